@@ -1,0 +1,126 @@
+//! The collectives of one protocol: arrive with a header, agree on a verdict, push, raise done-flags.
+
+use std::time::Duration;
+
+use super::{Addr, Backend};
+use crate::dtype::DType;
+
+/// Which collective an [`Exchange`] is. Codes are those of the status record's `op`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+#[non_exhaustive]
+pub enum Form {
+    /// Arrival only; the stream's earlier puts are delivered first.
+    Barrier = 16,
+    /// Rank r's `in_rows` rows go to rows `r·in_rows…` of everybody's output.
+    AllGather = 17,
+    /// Rows `d·k…` of the input go to rows `r·k…` of rank d's output, k = in_rows / W.
+    AllToAll = 18,
+    /// `all_to_all_vdev`
+    AllToAllVdev = 19,
+    /// `all_to_all_vdev_2d`
+    AllToAllVdev2d = 20,
+    /// `all_to_all_vdev_2d_offset`
+    AllToAllVdev2dOffset = 21,
+}
+
+impl Form {
+    /// Every form.
+    pub const ALL: [Form; 6] = [
+        Form::Barrier,
+        Form::AllGather,
+        Form::AllToAll,
+        Form::AllToAllVdev,
+        Form::AllToAllVdev2d,
+        Form::AllToAllVdev2dOffset,
+    ];
+
+    /// The code in headers and status records.
+    pub const fn code(self) -> u64 {
+        self as u64
+    }
+
+    /// The form of a code.
+    pub fn from_code(code: u64) -> Option<Form> {
+        Form::ALL.into_iter().find(|f| f.code() == code)
+    }
+
+    /// The operation's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Form::Barrier => "barrier",
+            Form::AllGather => "all_gather",
+            Form::AllToAll => "all_to_all",
+            Form::AllToAllVdev => "all_to_all_vdev",
+            Form::AllToAllVdev2d => "all_to_all_vdev_2d",
+            Form::AllToAllVdev2dOffset => "all_to_all_vdev_2d_offset",
+        }
+    }
+
+    /// Splits that each PE publishes, for `ranks` members and `ne` experts a rank.
+    pub const fn n_splits(self, ranks: usize, ne: usize) -> usize {
+        match self {
+            Form::Barrier | Form::AllGather | Form::AllToAll => 0,
+            Form::AllToAllVdev => ranks,
+            Form::AllToAllVdev2d | Form::AllToAllVdev2dOffset => ranks * ne,
+        }
+    }
+
+    /// Whether `in_splits` has a second row with start rows in the input.
+    pub const fn has_in_offsets(self) -> bool {
+        matches!(self, Form::AllToAllVdev2dOffset)
+    }
+}
+
+/// Where received rows go: an allocation of the context's team.
+#[derive(Debug)]
+pub struct ExchangeOutput<'a, B: Backend> {
+    /// The handle of the output over the context's team.
+    pub handle: &'a B::RawHandle,
+    /// Id of the allocation, equal on all members; published, so that two allocations cannot be mixed up.
+    pub id: u64,
+    /// First byte in the allocation's data area.
+    pub offset: usize,
+    /// Capacity in rows.
+    pub rows: usize,
+}
+
+/// One collective. Splits and offsets are i64, contiguous, in the memory of the stream.
+///
+/// | form | input rows | `in_splits` | `out_splits_offsets` |
+/// |---|---|---|---|
+/// | barrier | – | – | – |
+/// | all_gather | k, equal on all | – | – |
+/// | all_to_all | W·k, equal on all | – | – |
+/// | all_to_all_vdev | by destination | `[W]` | `[2, W]` |
+/// | all_to_all_vdev_2d | by (destination, expert) | `[W·ne]` | `[2, ne·W]` |
+/// | all_to_all_vdev_2d_offset | anywhere | `[2, ne·W]` splits, offsets | `[2, W·ne]` |
+#[derive(Debug)]
+pub struct Exchange<'a, B: Backend> {
+    /// Which collective.
+    pub form: Form,
+    /// Element type; only compared.
+    pub dtype: DType,
+    /// Bytes of a row, 1 or more for every form but the barrier.
+    pub row_bytes: usize,
+    /// Experts a rank; 1 where the form has none.
+    pub ne: usize,
+    /// Alignment of each expert's start in rows, 1 or more; 1 where the form has none.
+    pub major_align: usize,
+    /// First row of the input.
+    pub input: Addr,
+    /// Rows of the input.
+    pub in_rows: usize,
+    /// Output; `None` for the barrier, and where an invalid argument left none.
+    pub output: Option<ExchangeOutput<'a, B>>,
+    /// Splits, then offsets where the form has them; `NULL` where the form has none.
+    pub in_splits: Addr,
+    /// Result splits and offsets; `NULL` where the form has none.
+    pub out_splits_offsets: Addr,
+    /// An argument was refused by the model: take part with validity 0.
+    pub invalid: bool,
+    /// Blocks that the operation may occupy on a GPU; 0 leaves it to the backend.
+    pub max_blocks: u32,
+    /// Deadline, counted from when the stream reaches the operation.
+    pub limit: Duration,
+}

@@ -1,0 +1,141 @@
+//! Collectives over a [`Bootstrap`], for a subset of PEs with a counter of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Bootstrap, Tag};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::pe::Pe;
+
+/// The members of a team as the bootstrap sees them.
+#[derive(Debug)]
+pub struct Group {
+    boot: Arc<dyn Bootstrap>,
+    id: u64,
+    members: Vec<Pe>,
+    my_rank: usize,
+    seq: AtomicU64,
+}
+
+impl Group {
+    /// A group of `members` in rank order, of which this PE must be one; `id` is equal on all of them.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if this PE is no member, or a PE is repeated or outside the world.
+    pub fn new(boot: Arc<dyn Bootstrap>, id: u64, members: Vec<Pe>) -> Result<Self> {
+        let n = boot.n_pes();
+        let mut seen = vec![false; n];
+        for pe in &members {
+            match seen.get_mut(pe.index()) {
+                Some(s) if !*s => *s = true,
+                Some(_) => {
+                    return Err(Error::argument("team", "members", format!("PE {pe} twice"), "distinct PEs"));
+                }
+                None => {
+                    return Err(Error::argument(
+                        "team",
+                        "members",
+                        format!("PE {pe}"),
+                        format!("PEs below {n}"),
+                    ));
+                }
+            }
+        }
+        let me = boot.pe();
+        let my_rank = members.iter().position(|pe| *pe == me).ok_or_else(|| {
+            Error::argument("team", "members", format!("{members:?}"), format!("a list with this PE ({me})"))
+        })?;
+        Ok(Group { boot, id, members, my_rank, seq: AtomicU64::new(0) })
+    }
+
+    /// Members in rank order.
+    pub fn members(&self) -> &[Pe] {
+        &self.members
+    }
+
+    /// This PE's rank.
+    pub fn my_rank(&self) -> usize {
+        self.my_rank
+    }
+
+    /// Number of members.
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// A group is never empty: this PE is a member.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The team's id, equal on all members.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The bootstrap underneath.
+    pub fn bootstrap(&self) -> &Arc<dyn Bootstrap> {
+        &self.boot
+    }
+
+    /// Takes the next tag; every member takes the same one when all make the same calls in the same order.
+    pub fn next_tag(&self) -> Tag {
+        Tag { team: self.id, seq: self.seq.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// Gathers every member's bytes, in rank order. Lengths may differ.
+    ///
+    /// # Collective
+    /// Over the group, in the same order on every member.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] naming *every* member that had not come; [`Error::PeerFailed`] for the first that is gone.
+    pub fn all_gather(&self, op: &'static str, mine: &[u8], deadline: Deadline) -> Result<Vec<Vec<u8>>> {
+        let tag = self.next_tag();
+        let w = self.members.len();
+        for step in 1..w {
+            // Each rank starts with its right neighbour, so that no receiver is everybody's first.
+            let to = self.members[(self.my_rank + step) % w];
+            self.boot.send(to, tag, mine, &[])?;
+        }
+        let mut parts: Vec<Vec<u8>> = vec![Vec::new(); w];
+        parts[self.my_rank] = mine.to_vec();
+        let mut late = Vec::new();
+        let mut failed = None;
+        for step in 1..w {
+            let rank = (self.my_rank + w - step) % w;
+            let from = self.members[rank];
+            match self.boot.recv(from, tag, deadline) {
+                Ok(m) => parts[rank] = m.payload,
+                Err(Error::Timeout { .. }) => late.push(from),
+                Err(e) => failed = failed.or(Some(e)),
+            }
+        }
+        if let Some(e) = failed {
+            return Err(e);
+        }
+        if !late.is_empty() {
+            late.sort();
+            let got = (w - late.len()) as u64;
+            let expected = w as u64;
+            return Err(Error::Timeout {
+                op,
+                phase: "exchange",
+                late,
+                expected,
+                got,
+                waited: deadline.waited(),
+            });
+        }
+        Ok(parts)
+    }
+
+    /// Returns once every member has called it.
+    ///
+    /// # Collective
+    /// Over the group. Errors as [`all_gather`](Self::all_gather).
+    pub fn barrier(&self, op: &'static str, deadline: Deadline) -> Result<()> {
+        self.all_gather(op, &[], deadline).map(drop)
+    }
+}

@@ -1,0 +1,228 @@
+//! Every `SYMM_*` setting, in one documented struct.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+
+/// Settings of a world. [`Config::from_env`] reads the variables; a builder may change any field before `init`.
+///
+/// Fields marked *equal* must be the same on every PE; `init` compares them and fails on all with
+/// [`Error::SettingDiffers`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Config {
+    /// `SYMM_PE`: this process's number in the world. Set by `symm run`. Unset: 0.
+    pub pe: Option<u32>,
+    /// `SYMM_N_PES`: processes in the world, 1 or more. Set by `symm run`. Unset: 1. *Equal.*
+    pub n_pes: Option<u32>,
+    /// `SYMM_JOB`: name of the job, which keeps jobs on one host apart; letters, digits, `-`, `_`, `.`, 64 at most.
+    /// Set by `symm run`; needed when `n_pes` is above 1.
+    pub job: Option<String>,
+    /// `SYMM_BACKEND`: `auto` (default), `host`, `cuda`, `nvshmem`. *Equal.*
+    pub backend: String,
+    /// `SYMM_HOST_NODES`: splits the PEs of the host backend into this many made-up nodes with no pointers between
+    /// them (PE p of n is on node ⌊p·k/n⌋). Default 1, at least 1. *Equal.*
+    pub host_nodes: u32,
+    /// `SYMM_HOST_SEED`: seeds the delays and reordering between made-up nodes. Default 0.
+    pub host_seed: u64,
+    /// `SYMM_HOST_DELAY_US`: longest delay of a message between made-up nodes, in µs. Default 200.
+    pub host_delay_us: u64,
+    /// `SYMM_SIGNAL_PAD_BYTES`: bytes of PyTorch-style slots in each signal pad, a positive multiple of 4.
+    /// Default 9216 (32 blocks × 72 peers × 4 bytes, PyTorch 2.15's default). *Equal.*
+    pub signal_pad_bytes: usize,
+    /// `SYMM_SIGNALS`: 64-bit user signals in each pad. Default 512. *Equal.*
+    pub signals: usize,
+    /// `SYMM_POOL_BYTES`: size of a pool segment; allocations up to an eighth of it share segments, larger ones get
+    /// their own. Default 8 MiB, at least 1 MiB. *Equal.*
+    pub pool_bytes: usize,
+    /// `SYMM_MAX_BLOCKS`: blocks that one operation may occupy on a GPU; 0 (default) leaves it to the backend.
+    pub max_blocks: u32,
+    /// `SYMM_INIT_TIMEOUT_MS`: deadline of `init`, `rendezvous` and team creation. Default 60 s.
+    pub init_timeout: Duration,
+    /// `SYMM_TIMEOUT_MS`: deadline of an operation that names none. Default 100 s.
+    pub timeout: Duration,
+    /// `SYMM_DISABLE_MULTICAST`, or `TORCH_SYMM_MEM_DISABLE_MULTICAST` or `NVSHMEM_DISABLE_NVLS`: set to anything but
+    /// `0` or nothing, multicast objects are never created.
+    pub disable_multicast: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            pe: None,
+            n_pes: None,
+            job: None,
+            backend: "auto".to_owned(),
+            host_nodes: 1,
+            host_seed: 0,
+            host_delay_us: 200,
+            signal_pad_bytes: 9216,
+            signals: 512,
+            pool_bytes: 8 << 20,
+            max_blocks: 0,
+            init_timeout: Duration::from_secs(60),
+            timeout: Duration::from_secs(100),
+            disable_multicast: false,
+        }
+    }
+}
+
+fn number<T: TryFrom<u64>>(
+    get: &impl Fn(&str) -> Option<String>,
+    name: &'static str,
+    (low, high): (u64, u64),
+) -> Result<Option<T>> {
+    let Some(text) = get(name) else { return Ok(None) };
+    let wrong =
+        || Error::Setting { name, got: text.clone(), expected: format!("a number from {low} to {high}") };
+    let n: u64 = text.trim().parse().map_err(|_| wrong())?;
+    if n < low || n > high {
+        return Err(wrong());
+    }
+    T::try_from(n).map(Some).map_err(|_| wrong())
+}
+
+impl Config {
+    /// Reads the environment.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] naming the variable, its value and what is allowed; also for a half-set family (`SYMM_PE`
+    /// without `SYMM_N_PES`, and so on).
+    pub fn from_env() -> Result<Self> {
+        Config::from_lookup(|name| std::env::var(name).ok())
+    }
+
+    /// Reads settings through `get`, which returns a variable's value; what `from_env` does with the environment.
+    ///
+    /// # Errors
+    /// As [`from_env`](Self::from_env).
+    pub fn from_lookup(get: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        let get = |name: &str| get(name).filter(|v| !v.is_empty());
+        let mut c = Config::default();
+        let max32 = u64::from(u32::MAX);
+        c.pe = number(&get, "SYMM_PE", (0, max32))?;
+        c.n_pes = number(&get, "SYMM_N_PES", (1, 1 << 20))?;
+        c.job = get("SYMM_JOB");
+        if let Some(b) = get("SYMM_BACKEND") {
+            c.backend = b;
+        }
+        macro_rules! set {
+            ($field:ident, $name:literal, $low:expr, $high:expr) => {
+                if let Some(v) = number(&get, $name, ($low, $high))? {
+                    c.$field = v;
+                }
+            };
+        }
+        set!(host_nodes, "SYMM_HOST_NODES", 1, 1 << 20);
+        set!(host_seed, "SYMM_HOST_SEED", 0, u64::MAX);
+        set!(host_delay_us, "SYMM_HOST_DELAY_US", 0, 1_000_000);
+        set!(signal_pad_bytes, "SYMM_SIGNAL_PAD_BYTES", 4, 1 << 30);
+        set!(signals, "SYMM_SIGNALS", 0, 1 << 24);
+        set!(pool_bytes, "SYMM_POOL_BYTES", 1 << 20, 1 << 40);
+        set!(max_blocks, "SYMM_MAX_BLOCKS", 0, 1 << 16);
+        if let Some(ms) = number(&get, "SYMM_INIT_TIMEOUT_MS", (1, 86_400_000))? {
+            c.init_timeout = Duration::from_millis(ms);
+        }
+        if let Some(ms) = number(&get, "SYMM_TIMEOUT_MS", (1, 86_400_000))? {
+            c.timeout = Duration::from_millis(ms);
+        }
+        c.disable_multicast =
+            ["SYMM_DISABLE_MULTICAST", "TORCH_SYMM_MEM_DISABLE_MULTICAST", "NVSHMEM_DISABLE_NVLS"]
+                .iter()
+                .any(|name| get(name).is_some_and(|v| v != "0"));
+        c.check()?;
+        Ok(c)
+    }
+
+    /// Checks what `from_lookup` and `init` require of the fields together.
+    ///
+    /// # Errors
+    /// [`Error::Setting`].
+    pub fn check(&self) -> Result<()> {
+        let wrong = |name, got: &dyn std::fmt::Debug, expected: &str| {
+            Err(Error::Setting { name, got: format!("{got:?}"), expected: expected.to_owned() })
+        };
+        match (self.pe, self.n_pes) {
+            (Some(pe), Some(n)) if pe >= n => {
+                return wrong("SYMM_PE", &pe, &format!("a number below SYMM_N_PES ({n})"));
+            }
+            (Some(_), None) => return wrong("SYMM_N_PES", &"unset", "a number, since SYMM_PE is set"),
+            (None, Some(_)) => return wrong("SYMM_PE", &"unset", "a number, since SYMM_N_PES is set"),
+            _ => {}
+        }
+        if self.n_pes.unwrap_or(1) > 1 && self.job.is_none() {
+            return wrong("SYMM_JOB", &"unset", "a name, since SYMM_N_PES is above 1");
+        }
+        if let Some(job) = &self.job {
+            let fine = |ch: char| ch.is_ascii_alphanumeric() || "-_.".contains(ch);
+            if job.is_empty() || job.len() > 64 || !job.chars().all(fine) {
+                return wrong("SYMM_JOB", job, "1 to 64 letters, digits, '-', '_', '.'");
+            }
+        }
+        if !["auto", "host", "cuda", "nvshmem"].contains(&self.backend.as_str()) {
+            return wrong("SYMM_BACKEND", &self.backend, "auto, host, cuda or nvshmem");
+        }
+        if self.signal_pad_bytes == 0 || !self.signal_pad_bytes.is_multiple_of(4) {
+            return wrong("SYMM_SIGNAL_PAD_BYTES", &self.signal_pad_bytes, "a positive multiple of 4");
+        }
+        if self.host_nodes == 0 {
+            return wrong("SYMM_HOST_NODES", &self.host_nodes, "1 or more");
+        }
+        Ok(())
+    }
+
+    /// The settings that must be equal on every PE, as (name, value), in a fixed order.
+    pub fn equal(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("SYMM_N_PES", self.n_pes.unwrap_or(1).to_string()),
+            ("SYMM_BACKEND", self.backend.clone()),
+            ("SYMM_HOST_NODES", self.host_nodes.to_string()),
+            ("SYMM_SIGNAL_PAD_BYTES", self.signal_pad_bytes.to_string()),
+            ("SYMM_SIGNALS", self.signals.to_string()),
+            ("SYMM_POOL_BYTES", self.pool_bytes.to_string()),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(vars: &[(&str, &str)]) -> Result<Config> {
+        Config::from_lookup(|n| vars.iter().find(|(k, _)| *k == n).map(|(_, v)| (*v).to_owned()))
+    }
+
+    #[test]
+    fn nothing_set_is_the_default() {
+        assert_eq!(with(&[]), Ok(Config::default()));
+    }
+
+    #[test]
+    fn every_wrong_value_names_its_variable() {
+        for (vars, wrong) in [
+            (&[("SYMM_PE", "0")][..], "SYMM_N_PES"),
+            (&[("SYMM_N_PES", "2")], "SYMM_PE"),
+            (&[("SYMM_PE", "2"), ("SYMM_N_PES", "2"), ("SYMM_JOB", "j")], "SYMM_PE"),
+            (&[("SYMM_PE", "1"), ("SYMM_N_PES", "2")], "SYMM_JOB"),
+            (&[("SYMM_PE", "x"), ("SYMM_N_PES", "2")], "SYMM_PE"),
+            (&[("SYMM_JOB", "a b")], "SYMM_JOB"),
+            (&[("SYMM_BACKEND", "tpu")], "SYMM_BACKEND"),
+            (&[("SYMM_HOST_NODES", "0")], "SYMM_HOST_NODES"),
+            (&[("SYMM_SIGNAL_PAD_BYTES", "10")], "SYMM_SIGNAL_PAD_BYTES"),
+            (&[("SYMM_TIMEOUT_MS", "0")], "SYMM_TIMEOUT_MS"),
+        ] {
+            match with(vars) {
+                Err(Error::Setting { name, .. }) => assert_eq!(name, wrong, "{vars:?}"),
+                other => panic!("{vars:?}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn multicast_is_off_when_any_of_the_three_is_set() {
+        for name in ["SYMM_DISABLE_MULTICAST", "TORCH_SYMM_MEM_DISABLE_MULTICAST", "NVSHMEM_DISABLE_NVLS"] {
+            assert!(with(&[(name, "1")]).is_ok_and(|c| c.disable_multicast));
+            assert!(with(&[(name, "0")]).is_ok_and(|c| !c.disable_multicast));
+        }
+    }
+}

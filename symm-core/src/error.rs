@@ -1,0 +1,326 @@
+//! Errors, by what the caller can do about them.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::pe::Pe;
+
+/// Result of every fallible call of this project.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What a peer, or this PE, brought into a collective that makes it invalid for everybody.
+///
+/// All members compute the same fault from the same exchanged data, so all of them report the same PE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The PE called another operation, or replays graphs in another order.
+    Operation {
+        /// What rank 0 of the team called (form code).
+        expected: u32,
+        /// What the PE called.
+        got: u32,
+    },
+    /// dtype, row size, experts a rank or `major_align` differ from rank 0's.
+    Form,
+    /// The output is another allocation than rank 0's.
+    Output,
+    /// An argument was refused on that PE before anything was enqueued; the PE itself got the details.
+    Argument,
+    /// A split is negative.
+    NegativeSplit {
+        /// Index in `in_splits`.
+        index: u64,
+        /// The value.
+        value: i64,
+    },
+    /// Splits (or split plus offset) ask for more rows than the input has.
+    InputRows {
+        /// Rows asked for.
+        needed: u64,
+        /// Rows of the input.
+        rows: u64,
+    },
+    /// The rows sent to this PE do not fit its output.
+    OutputRows {
+        /// Rows needed, padding included.
+        needed: u64,
+        /// Rows of the output.
+        capacity: u64,
+    },
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Operation { expected, got } => {
+                write!(f, "operation: expected form {expected}, got form {got}")
+            }
+            Fault::Form => {
+                f.write_str("form: dtype, row size, experts a rank or major_align differ from rank 0's")
+            }
+            Fault::Output => f.write_str("output: another allocation than rank 0's"),
+            Fault::Argument => f.write_str("an argument was refused there"),
+            Fault::NegativeSplit { index, value } => {
+                write!(f, "in_splits[{index}] is {value}, expected 0 or more")
+            }
+            Fault::InputRows { needed, rows } => {
+                write!(f, "splits ask for {needed} rows, the input has {rows}")
+            }
+            Fault::OutputRows { needed, capacity } => {
+                write!(f, "output needs {needed} rows, it has {capacity}")
+            }
+        }
+    }
+}
+
+/// One line of a team's allocation log, as `rendezvous` compares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogEntry {
+    /// Explicit label, empty when none was given.
+    pub label: String,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Element type's name.
+    pub dtype: String,
+    /// Source line of the call; explains, is never compared.
+    pub at: String,
+}
+
+impl fmt::Display for LogEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes of {}", self.bytes, self.dtype)?;
+        if !self.label.is_empty() {
+            write!(f, " labelled {:?}", self.label)?;
+        }
+        write!(f, " at {}", self.at)
+    }
+}
+
+fn entry(e: &Option<Box<LogEntry>>) -> String {
+    e.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string)
+}
+
+fn pes(pes: &[Pe]) -> String {
+    let list: Vec<_> = pes.iter().map(ToString::to_string).collect();
+    format!("PE {}", list.join(", "))
+}
+
+/// Every error that this project returns.
+///
+/// Cloneable, because a failure stays set on its team and each later call returns it again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An argument breaks a rule of the operation; nothing was written.
+    #[error("{op}: {argument} is {got}, expected {expected}")]
+    InvalidArgument {
+        /// Operation.
+        op: &'static str,
+        /// Argument.
+        argument: &'static str,
+        /// Its value.
+        got: String,
+        /// What the rule asks for.
+        expected: String,
+    },
+    /// A setting (environment variable or builder field) cannot be used.
+    #[error("setting {name} is {got:?}, expected {expected}")]
+    Setting {
+        /// Variable's name.
+        name: &'static str,
+        /// Value found.
+        got: String,
+        /// What is allowed.
+        expected: String,
+    },
+    /// Settings that must be equal on all PEs differ; every PE gets this.
+    #[error("setting {name} differs: PE {pe} has {theirs:?}, here {ours:?}")]
+    SettingDiffers {
+        /// Variable's name.
+        name: &'static str,
+        /// Lowest PE with another value than this PE's.
+        pe: Pe,
+        /// Its value.
+        theirs: String,
+        /// Value here.
+        ours: String,
+    },
+    /// The PEs of a team did not allocate the same things in the same order; every member gets this.
+    #[error("not symmetric: allocation {step} on PE {pe} is {}, here {}", entry(theirs), entry(ours))]
+    NotSymmetric {
+        /// First allocation of the team that differs, counted from 0.
+        step: u64,
+        /// Lowest PE that has something else there than this PE.
+        pe: Pe,
+        /// What that PE allocated, `None` if its log is shorter.
+        theirs: Option<Box<LogEntry>>,
+        /// What this PE allocated.
+        ours: Option<Box<LogEntry>>,
+    },
+    /// A deadline passed.
+    #[error(
+        "{op}: timeout in {phase} after {waited:?}, late: {} (expected {expected}, got {got})",
+        pes(late)
+    )]
+    Timeout {
+        /// Operation.
+        op: &'static str,
+        /// Phase of it, such as `arrival` or `done`.
+        phase: &'static str,
+        /// PEs that had not come.
+        late: Vec<Pe>,
+        /// Value (epoch, signal, count) waited for.
+        expected: u64,
+        /// Value seen last.
+        got: u64,
+        /// Time waited.
+        waited: Duration,
+    },
+    /// A PE's process is gone.
+    #[error("PE {pe} failed: {why}")]
+    PeerFailed {
+        /// The PE.
+        pe: Pe,
+        /// How it was noticed.
+        why: String,
+    },
+    /// A PE brought something invalid into a collective; every member gets this and nothing was written.
+    #[error("{op}: PE {pe}: {what}")]
+    PeerInvalid {
+        /// Operation.
+        op: &'static str,
+        /// PE at fault.
+        pe: Pe,
+        /// What is wrong.
+        what: Fault,
+    },
+    /// A stage of a collective set-up failed on some PE; every member gets this.
+    #[error("{op}: PE {pe} failed in {stage}: {why}")]
+    Setup {
+        /// The collective, such as `rendezvous`.
+        op: &'static str,
+        /// Lowest PE that failed.
+        pe: Pe,
+        /// Stage.
+        stage: String,
+        /// That PE's error.
+        why: String,
+    },
+    /// The backend cannot do this.
+    #[error("{backend}: {capability} is not supported: {why}")]
+    Unsupported {
+        /// Backend's name.
+        backend: &'static str,
+        /// Capability or operation.
+        capability: &'static str,
+        /// Reason, with what would change it.
+        why: String,
+    },
+    /// A backend cannot run on this machine.
+    #[error("backend {backend} is unavailable: {why}")]
+    Unavailable {
+        /// Backend's name.
+        backend: String,
+        /// Reason.
+        why: String,
+    },
+    /// Memory ran out.
+    #[error("out of symmetric memory: {requested} bytes: {why}{}", if holders.is_empty() { String::new() } else {
+        format!("; retired here and still held by {}", pes(holders)) })]
+    OutOfMemory {
+        /// Bytes asked for.
+        requested: u64,
+        /// The failing call and its code, or the limit that was reached.
+        why: String,
+        /// PEs that still hold memory retired here.
+        holders: Vec<Pe>,
+    },
+    /// Start-up or the exchange between processes failed.
+    #[error("bootstrap: {call}: {why}")]
+    Bootstrap {
+        /// What was being done.
+        call: &'static str,
+        /// Reason.
+        why: String,
+    },
+    /// A system call failed.
+    #[error("{call} failed: {text} (errno {errno})")]
+    System {
+        /// The call.
+        call: &'static str,
+        /// Its error number.
+        errno: i32,
+        /// The system's text.
+        text: String,
+    },
+    /// A call of a backend's library failed.
+    #[error("{backend}: {call} failed: {text} (code {code})")]
+    Backend {
+        /// Backend's name.
+        backend: &'static str,
+        /// The library call.
+        call: &'static str,
+        /// Its raw code.
+        code: i64,
+        /// The library's text.
+        text: String,
+    },
+    /// The world was finalized.
+    #[error("{op}: the world was finalized")]
+    Finalized {
+        /// What was called.
+        op: &'static str,
+    },
+}
+
+impl Error {
+    /// An [`Error::System`] for a failed call.
+    pub fn system(call: &'static str, error: rustix::io::Errno) -> Self {
+        Error::System { call, errno: error.raw_os_error(), text: error.to_string() }
+    }
+
+    /// An [`Error::InvalidArgument`].
+    pub fn argument(
+        op: &'static str,
+        argument: &'static str,
+        got: impl ToString,
+        expected: impl ToString,
+    ) -> Self {
+        Error::InvalidArgument { op, argument, got: got.to_string(), expected: expected.to_string() }
+    }
+
+    /// Short, stable word for the kind of error, as `--json` prints it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Error::InvalidArgument { .. } => "InvalidArgument",
+            Error::Setting { .. } => "Setting",
+            Error::SettingDiffers { .. } => "SettingDiffers",
+            Error::NotSymmetric { .. } => "NotSymmetric",
+            Error::Timeout { .. } => "Timeout",
+            Error::PeerFailed { .. } => "PeerFailed",
+            Error::PeerInvalid { .. } => "PeerInvalid",
+            Error::Setup { .. } => "Setup",
+            Error::Unsupported { .. } => "Unsupported",
+            Error::Unavailable { .. } => "Unavailable",
+            Error::OutOfMemory { .. } => "OutOfMemory",
+            Error::Bootstrap { .. } => "Bootstrap",
+            Error::System { .. } => "System",
+            Error::Backend { .. } => "Backend",
+            Error::Finalized { .. } => "Finalized",
+        }
+    }
+
+    /// The PE that the error names, if it names one.
+    pub fn pe(&self) -> Option<Pe> {
+        match self {
+            Error::SettingDiffers { pe, .. }
+            | Error::NotSymmetric { pe, .. }
+            | Error::PeerFailed { pe, .. }
+            | Error::PeerInvalid { pe, .. }
+            | Error::Setup { pe, .. } => Some(*pe),
+            Error::Timeout { late, .. } => late.first().copied(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Memory of a context: counters, flags and two slots a member. One copy on each PE.
+//!
+//! | part | words | writer | meaning |
+//! |---|---|---|---|
+//! | ticket, completed | u64 each | owner | operations begun and ended by this PE |
+//! | arrival | u64 `[W]` | rank `s` writes word `s` | epoch whose slot `s` has published here |
+//! | done | u64 `[W]` | rank `s` writes word `s` | epoch whose data from `s` are here |
+//! | aborted | `[W]` of {epoch, pe} | rank `s` writes pair `s` | oldest epoch `s` has given up since the last recover, plus the PE at fault plus one |
+//! | slots | `[2][W]` × (header + 8·max_splits) | rank `s` writes slot `s` | published header and splits, by epoch parity |
+//!
+//! Two slots are enough: nobody begins epoch e+1 before all of epoch e have arrived, so a slot of epoch e−1 is never
+//! still being read when e+1 overwrites it.
+
+use super::{ALIGN, Header, LINE};
+
+/// Byte offsets inside a context's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextLayout {
+    /// W.
+    pub ranks: usize,
+    /// Splits that one PE may publish in one operation.
+    pub max_splits: usize,
+    /// Offset of the arrival words.
+    pub arrival: usize,
+    /// Offset of the done words.
+    pub done: usize,
+    /// Offset of the aborted pairs.
+    pub aborted: usize,
+    /// Offset of the slots.
+    pub slots: usize,
+    /// Bytes of one slot.
+    pub slot_bytes: usize,
+    /// Whole context.
+    pub bytes: usize,
+}
+
+/// Splits a team's own context takes: `max(1024, 32 W)`.
+pub fn default_max_splits(ranks: usize) -> usize {
+    (32 * ranks).max(1024)
+}
+
+impl ContextLayout {
+    /// Offset of the owner's ticket counter.
+    pub const TICKET: usize = 0;
+    /// Offset of the owner's completed count.
+    pub const COMPLETED: usize = 8;
+
+    /// The layout for `ranks` members that publish up to `max_splits` splits each.
+    pub fn new(ranks: usize, max_splits: usize) -> Self {
+        let ranks = ranks.max(1);
+        let arrival = 2 * LINE;
+        let done = (arrival + 8 * ranks).next_multiple_of(LINE);
+        let aborted = (done + 8 * ranks).next_multiple_of(LINE);
+        let slots = (aborted + 16 * ranks).next_multiple_of(ALIGN);
+        let slot_bytes = (size_of::<Header>() + 8 * max_splits).next_multiple_of(LINE);
+        let bytes = (slots + 2 * ranks * slot_bytes).next_multiple_of(ALIGN);
+        ContextLayout { ranks, max_splits, arrival, done, aborted, slots, slot_bytes, bytes }
+    }
+
+    /// A team's own context.
+    pub fn for_team(ranks: usize) -> Self {
+        ContextLayout::new(ranks, default_max_splits(ranks))
+    }
+
+    /// Offset of the arrival word that `rank` writes.
+    pub fn arrival_word(&self, rank: usize) -> usize {
+        self.arrival + 8 * rank
+    }
+
+    /// Offset of the done word that `rank` writes.
+    pub fn done_word(&self, rank: usize) -> usize {
+        self.done + 8 * rank
+    }
+
+    /// Offset of the aborted pair that `rank` writes: epoch, then PE at fault plus one.
+    pub fn aborted_pair(&self, rank: usize) -> usize {
+        self.aborted + 16 * rank
+    }
+
+    /// Offset of the slot that `rank` publishes into for `epoch`.
+    pub fn slot(&self, epoch: u64, rank: usize) -> usize {
+        let parity = usize::from(epoch & 1 == 1);
+        self.slots + (parity * self.ranks + rank) * self.slot_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_do_not_overlap() {
+        for w in [1, 2, 5, 64] {
+            let l = ContextLayout::for_team(w);
+            assert!(l.arrival_word(w - 1) + 8 <= l.done);
+            assert!(l.done_word(w - 1) + 8 <= l.aborted);
+            assert!(l.aborted_pair(w - 1) + 16 <= l.slots);
+            assert_eq!(l.slot(0, w - 1) + l.slot_bytes, l.slot(1, 0));
+            assert!(l.slot(1, w - 1) + l.slot_bytes <= l.bytes);
+            assert_eq!(l.max_splits, (32 * w).max(1024));
+        }
+    }
+}

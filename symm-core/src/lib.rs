@@ -1,0 +1,35 @@
+//! The model of symm-mem without any backend.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`pe`], [`dtype`], [`error`], [`deadline`], [`capability`], [`config`] | words of the whole project |
+//! | [`bootstrap`] | how processes find each other; collectives over small messages |
+//! | [`backend`] | the trait that backends implement, and the descriptors they get |
+//! | [`layout`] | pads, contexts and headers in symmetric memory |
+//! | [`status`] | the status word of a team |
+//! | [`splits`] | all validation of splits, the verdict, and who pushes which rows where |
+//! | [`oracle`] | plain results that backends are compared with, bit for bit |
+//! | [`model`] | world, team, tensor, handle, context: generic over the backend |
+//! | [`moe`] | routing traces and plans of the MoE job |
+
+pub mod backend;
+pub mod bootstrap;
+pub mod capability;
+pub mod config;
+pub mod deadline;
+pub mod dtype;
+pub mod error;
+pub mod layout;
+pub mod model;
+pub mod moe;
+pub mod oracle;
+pub mod pe;
+pub mod splits;
+pub mod status;
+
+pub use backend::{Addr, Backend};
+pub use config::Config;
+pub use deadline::Deadline;
+pub use dtype::{DType, Element};
+pub use error::{Error, Fault, LogEntry, Result};
+pub use pe::Pe;
