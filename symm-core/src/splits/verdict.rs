@@ -1,0 +1,108 @@
+//! The verdict that every member computes from what all published.
+
+use super::check::{fault_of, inside, not_negative, sum};
+use super::place::out_rows_needed;
+use super::{Published, form_of};
+use crate::backend::Form;
+use crate::error::Fault;
+use crate::layout::Header;
+
+/// Judges an operation: `Ok` means that everybody may push.
+///
+/// `epoch` is the operation's, `published` what each rank published for it. A step is made for all ranks, the lowest
+/// first, before the next step, so that all members name the same rank and fault:
+///
+/// 1. epoch or form differ from rank 0's, or are not this operation's: `Operation`;
+/// 2. a PE took part with an invalid argument: the fault that it published;
+/// 3. dtype, row bytes, ne, major_align or the number of splits differ from rank 0's, or do not belong together; for
+///    the forms with equal blocks, rows of the input too: `Form`;
+/// 4. the output is another allocation than rank 0's: `Output` (not for the barrier, which has none);
+/// 5. splits: `NegativeSplit`, and `InputRows` for the forms whose rows are in the order of the splits (where the form
+///    has offsets, only the owner can check them, and has done so before step 2);
+/// 6. what a rank receives does not fit its output: `OutputRows`, naming the *receiver*. The output must reach to the
+///    last row that is written; padding behind it needs no memory, as it is never written.
+///
+/// # Errors
+/// The rank at fault and its fault.
+pub fn verdict(epoch: u64, published: &[Published<'_>]) -> Result<(), (usize, Fault)> {
+    let Some(first) = published.first().map(|p| p.header) else { return Ok(()) };
+    let form = form_of(published);
+    each(published, |p| {
+        let same = p.header.epoch == first.epoch && p.header.form == first.form;
+        same.then_some(()).ok_or_else(|| operation(&first, &p.header))
+    })?;
+    let Some(form) = form.filter(|_| first.epoch == epoch) else {
+        return Err((0, operation(&first, &first)));
+    };
+    each(published, |p| fault_of(&p.header).map_or(Ok(()), Err))?;
+    each(published, |p| same_form(form, &first, p, published.len()).then_some(()).ok_or(Fault::Form))?;
+    if form == Form::Barrier {
+        return Ok(());
+    }
+    each(published, |p| (p.header.out_id == first.out_id).then_some(()).ok_or(Fault::Output))?;
+    each(published, |p| {
+        not_negative(p.splits)?;
+        if form.has_in_offsets() { Ok(()) } else { inside(sum(p.splits), p.header.in_rows) }
+    })?;
+    for (rank, p) in published.iter().enumerate() {
+        let (needed, capacity) = (out_rows_needed(rank, published), p.header.out_rows);
+        if needed > capacity {
+            return Err((rank, Fault::OutputRows { needed, capacity }));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that every published output lies inside its allocation, whose data area has `data_bytes` bytes on each
+/// member: a push goes where a *peer's* header says, so a header that was damaged must not lead it elsewhere.
+///
+/// Call it after a good [`verdict`], on every member alike (`data_bytes` is equal on all of them).
+///
+/// # Errors
+/// `Output` with the lowest rank whose output leaves the allocation.
+pub fn check_spans(published: &[Published<'_>], data_bytes: u64) -> Result<(), (usize, Fault)> {
+    each(published, |p| {
+        let h = &p.header;
+        let end = h.out_rows.checked_mul(h.row_bytes).and_then(|bytes| bytes.checked_add(h.out_offset));
+        if end.is_some_and(|end| end <= data_bytes) { Ok(()) } else { Err(Fault::Output) }
+    })
+}
+
+/// The first rank that a check refuses.
+fn each<'a, 'b>(
+    published: &'a [Published<'b>],
+    check: impl Fn(&'a Published<'b>) -> Result<(), Fault>,
+) -> Result<(), (usize, Fault)> {
+    published.iter().enumerate().try_for_each(|(rank, p)| check(p).map_err(|fault| (rank, fault)))
+}
+
+/// The fault of a PE that runs another operation, or the same form at another epoch.
+fn operation(first: &Header, other: &Header) -> Fault {
+    let code = |form: u64| u32::try_from(form).unwrap_or(u32::MAX);
+    Fault::Operation { expected: code(first.form), got: code(other.form) }
+}
+
+/// Whether a member's form is rank 0's, and one that the arithmetic can take.
+fn same_form(form: Form, first: &Header, p: &Published<'_>, ranks: usize) -> bool {
+    let h = &p.header;
+    let fields = |h: &Header| [h.dtype, h.row_bytes, h.ne, h.major_align, h.n_splits];
+    let n_splits = match form {
+        Form::Barrier | Form::AllGather | Form::AllToAll => Some(0),
+        Form::AllToAllVdev => Some(ranks as u64),
+        Form::AllToAllVdev2d | Form::AllToAllVdev2dOffset => (ranks as u64).checked_mul(h.ne),
+    };
+    let experts = !matches!(form, Form::AllToAllVdev2d | Form::AllToAllVdev2dOffset) || h.ne > 0;
+    let align = form != Form::AllToAllVdev2d || h.major_align > 0;
+    let rows = match form {
+        Form::AllGather => h.in_rows == first.in_rows,
+        Form::AllToAll => h.in_rows == first.in_rows && h.in_rows.is_multiple_of(ranks as u64),
+        _ => true,
+    };
+    fields(h) == fields(first)
+        && n_splits == Some(h.n_splits)
+        && u64::try_from(p.splits.len()) == Ok(h.n_splits)
+        && (form == Form::Barrier || h.row_bytes > 0)
+        && experts
+        && align
+        && rows
+}
