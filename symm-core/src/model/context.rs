@@ -1,0 +1,128 @@
+//! Contexts: the memory and the epochs of collectives. One operation of a context is in flight at a time.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::log::Digest;
+use super::memory::Use;
+use super::pool::Block;
+use super::retire::{AllocationId, Retired};
+use super::setup::Offer;
+use super::team::TeamInner;
+use crate::backend::{Backend, ContextParts};
+use crate::error::{Error, Result};
+use crate::layout::ContextLayout;
+use crate::pe::Pe;
+
+/// First part of an offer's subject.
+const KIND: u8 = 2;
+
+pub(crate) struct ContextInner<B: Backend> {
+    pub(crate) team: Arc<TeamInner<B>>,
+    pub(crate) raw: B::RawContext,
+    pub(crate) layout: ContextLayout,
+    /// Counted down from the largest number, so that it is never an allocation's.
+    id: AllocationId,
+    block: Option<Block<B>>,
+}
+
+impl<B: Backend> std::fmt::Debug for ContextInner<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("raw", &self.raw).finish_non_exhaustive()
+    }
+}
+
+impl<B: Backend> Drop for ContextInner<B> {
+    fn drop(&mut self) {
+        // A peer that gave up an operation may still write its `aborted` word here, and a late one its arrival: the block
+        // is reused once every member has dropped the context, as an allocation is.
+        let Some(block) = self.block.take() else { return };
+        let world = &self.team.world;
+        let Ok(marker) = world.backend.mark() else {
+            std::mem::forget(block);
+            return;
+        };
+        let me = world.boot.pe();
+        let peers: BTreeSet<Pe> = self.team.group.members().iter().copied().filter(|pe| *pe != me).collect();
+        world.retirement.lock().retire(Retired {
+            id: self.id,
+            marker: Some(marker),
+            blocks: vec![(Use::Internal, block)],
+            cores: Vec::new(),
+            dedicated: Vec::new(),
+            tell: peers.clone(),
+            awaiting: peers,
+        });
+    }
+}
+
+/// Counters, flags and slots for the collectives of a team. Owned; clones are the same context.
+#[derive(Debug)]
+pub struct Context<B: Backend> {
+    pub(crate) inner: Arc<ContextInner<B>>,
+}
+
+impl<B: Backend> Clone for Context<B> {
+    fn clone(&self) -> Self {
+        Context { inner: self.inner.clone() }
+    }
+}
+
+impl<B: Backend> Context<B> {
+    pub(crate) fn create(team: &Arc<TeamInner<B>>, max_splits: usize) -> Result<Self> {
+        const OP: &str = "context";
+        let layout = ContextLayout::new(team.group.len(), max_splits);
+        let world = &team.world;
+        let taken = world.take(Use::Internal, layout.bytes).and_then(|b| {
+            // SAFETY: the block was just taken, so no operation uses it, and it lies inside its segment.
+            unsafe { world.backend.zero(&b.segment, b.offset, b.bytes) }.map(|()| b)
+        });
+        let (block, failed) = match taken {
+            Ok(b) => (Some(b), None),
+            Err(e) => (None, Some(("memory".to_owned(), e.to_string()))),
+        };
+        let setup = team.setup(OP);
+        let offer = Offer {
+            failed,
+            subject: (KIND, team.group.id(), max_splits as u64, layout.bytes as u64),
+            digest: Digest { len: 0, hash: 0 },
+            places: block.as_ref().map(|b| vec![b.place()]).unwrap_or_default(),
+            retired: world.to_tell(team.group.members()),
+        };
+        let offers = setup.offers(&offer)?;
+        if let Some(rank) = offers.iter().position(|o| o.subject != offer.subject) {
+            let pe: Pe = team.group.members()[rank];
+            let expected = format!("what PE {pe} passed ({})", offers[rank].subject.2);
+            return Err(Error::argument(OP, "max_splits", max_splits, expected));
+        }
+        setup.first_failure(&offers)?;
+        let Some(block) = block else {
+            return Err(Error::Bootstrap {
+                call: OP,
+                why: "this member had no memory and did not say so".to_owned(),
+            });
+        };
+        let bound = setup.regions(&offers, &[&block]).and_then(|mut regions| {
+            world.backend.bind_context(ContextParts {
+                my_rank: team.group.my_rank(),
+                members: team.group.members().to_vec(),
+                regions: regions.pop().unwrap_or_default(),
+                layout,
+                status: team.status.clone(),
+            })
+        });
+        let raw = setup.agree("import", bound)?;
+        let mut contexts = team.contexts.lock();
+        let id = (team.group.id(), u64::MAX - contexts.len() as u64);
+        world.retirement.lock().born(id);
+        let inner = Arc::new(ContextInner { team: team.clone(), raw, layout, id, block: Some(block) });
+        contexts.push(Arc::downgrade(&inner));
+        drop(contexts);
+        Ok(Context { inner })
+    }
+
+    /// Splits that each PE may publish in an operation of this context.
+    pub fn max_splits(&self) -> usize {
+        self.inner.layout.max_splits
+    }
+}

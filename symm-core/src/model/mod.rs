@@ -1,0 +1,40 @@
+//! World, team, tensor, handle, context: what users hold, generic over the backend.
+//!
+//! | type | made by | communicates |
+//! |---|---|---|
+//! | [`World`] | `World::init` | collective over all PEs |
+//! | [`Team`] | `World::team_of`, `Team::split` | collective over its members (over the parent for `split`) |
+//! | [`Tensor`] | `Team::empty` | never |
+//! | [`Handle`] | `Tensor::rendezvous` | collective over the team |
+//! | [`Context`] | `Team::new_context` | collective over the team |
+//! | [`Stream`], [`Local`], [`Span`] | `World::stream`, `World::local`, `Tensor::span` | never |
+//!
+//! Dropping any of them never blocks or communicates. Memory that peers may still reach is *retired*: it is reused
+//! once every member of every team that held a handle has reported the same, which rides on later collectives
+//! (`retire.rs`).
+
+mod collective;
+mod context;
+mod handle;
+mod lock;
+mod log;
+mod memory;
+mod pool;
+mod recover;
+mod rendezvous;
+mod retire;
+mod setup;
+mod span;
+mod stream;
+mod team;
+mod tensor;
+mod world;
+
+pub use collective::{AllToAllVdev, Options};
+pub use context::Context;
+pub use handle::Handle;
+pub use span::{Local, Span};
+pub use stream::{Graph, Stream};
+pub use team::Team;
+pub use tensor::Tensor;
+pub use world::World;

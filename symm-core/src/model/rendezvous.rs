@@ -1,0 +1,163 @@
+//! `rendezvous`: the collective that turns an allocation into a handle.
+
+use std::sync::Arc;
+
+use super::handle::HandleCore;
+use super::log::{Excerpt, first_difference};
+use super::memory::Use;
+use super::pool::Block;
+use super::setup::{Offer, Setup, decode, encode};
+use super::team::Team;
+use super::tensor::Allocation;
+use crate::backend::{Backend, HandleParts};
+use crate::error::{Error, Result};
+use crate::layout::PadLayout;
+
+const OP: &str = "rendezvous";
+/// First part of an offer's subject.
+const KIND: u8 = 1;
+
+pub(crate) fn rendezvous<B: Backend>(
+    allocation: &Arc<Allocation<B>>,
+    team: &Team<B>,
+) -> Result<Arc<HandleCore<B>>> {
+    let inner = &team.inner;
+    inner.check(OP)?;
+    if !Arc::ptr_eq(&inner.world, &allocation.team.world) {
+        return Err(Error::argument(OP, "team", "a team of another world", "a team of the tensor's world"));
+    }
+    let own = allocation.team.group.members();
+    if let Some(pe) = team.members().iter().find(|pe| !own.contains(pe)) {
+        let expected = format!("a subset of the allocation's own team {own:?}");
+        return Err(Error::argument(OP, "team", format!("a team with PE {pe}"), expected));
+    }
+    if let Some(core) = allocation.bound.lock().cores.get(&inner.group.id()) {
+        return Ok(core.clone());
+    }
+    let config = &inner.world.config;
+    let pad = PadLayout::new(team.world_size(), config.signal_pad_bytes, config.signals);
+    // A failure before the exchange is offered instead of blocks, so that nobody waits for this member.
+    let taken = inner.world.take(Use::Internal, pad.bytes).and_then(|b| zeroed(inner, b));
+    let (pad_block, failed) = match taken {
+        Ok(b) => (Some(b), None),
+        Err(e) => (None, Some(("signal pad".to_owned(), e.to_string()))),
+    };
+    let result = exchange(allocation, team, pad, pad_block.as_ref(), failed);
+    match result {
+        Ok((core, dedicated)) => {
+            let mut bound = allocation.bound.lock();
+            bound.pads.extend(pad_block);
+            let me = inner.world.boot.pe();
+            bound.peers.extend(team.members().iter().copied().filter(|pe| *pe != me));
+            bound.dedicated.extend(dedicated);
+            bound.dedicated.sort_unstable();
+            bound.dedicated.dedup();
+            bound.cores.insert(inner.group.id(), core.clone());
+            if own.len() == team.world_size() {
+                allocation.team.log.lock().agreed(allocation.digest);
+            }
+            let mut handles = inner.handles.lock();
+            handles.retain(|h| h.strong_count() > 0);
+            handles.push(Arc::downgrade(&core));
+            Ok(core)
+        }
+        Err(e) => {
+            // Where the exchange failed after peers learnt the pad's place, they have no handle that could use it: a
+            // handle exists only once all agreed.
+            if let Some(b) = pad_block {
+                inner.world.give(Use::Internal, b);
+            }
+            Err(e)
+        }
+    }
+}
+
+fn zeroed<B: Backend>(inner: &super::team::TeamInner<B>, block: Block<B>) -> Result<Block<B>> {
+    // SAFETY: the block was just taken, so no operation uses it, and it lies inside its segment.
+    match unsafe { inner.world.backend.zero(&block.segment, block.offset, block.bytes) } {
+        Ok(()) => Ok(block),
+        Err(e) => {
+            inner.world.give(Use::Internal, block);
+            Err(e)
+        }
+    }
+}
+
+type Dedicated = Vec<(crate::pe::Pe, u64)>;
+
+fn exchange<B: Backend>(
+    allocation: &Arc<Allocation<B>>,
+    team: &Team<B>,
+    pad: PadLayout,
+    pad_block: Option<&Block<B>>,
+    failed: Option<(String, String)>,
+) -> Result<(Arc<HandleCore<B>>, Dedicated)> {
+    let inner = &team.inner;
+    let setup = inner.setup(OP);
+    let data_block = allocation.block();
+    let offer = Offer {
+        failed,
+        subject: (KIND, allocation.id.0, allocation.id.1, allocation.bytes as u64),
+        digest: allocation.digest,
+        places: pad_block.map(|p| vec![data_block.place(), p.place()]).unwrap_or_default(),
+        retired: inner.world.to_tell(team.members()),
+    };
+    let offers = setup.offers(&offer)?;
+    if offers.iter().any(|o| o.digest != offer.digest || o.subject != offer.subject) {
+        return Err(not_symmetric(allocation, &setup)?);
+    }
+    setup.first_failure(&offers)?;
+    let Some(pad_block) = pad_block else {
+        return Err(Error::Bootstrap {
+            call: OP,
+            why: "this member had no pad and did not say so".to_owned(),
+        });
+    };
+    let me = team.rank();
+    let dedicated: Dedicated = offers
+        .iter()
+        .zip(team.members())
+        .enumerate()
+        .filter(|(rank, (o, _))| *rank != me && o.places[0].dedicated)
+        .map(|(_, (o, pe))| (*pe, o.places[0].segment))
+        .collect();
+    let bound = setup.regions(&offers, &[data_block, pad_block]).and_then(|mut regions| {
+        let pads = regions.pop().unwrap_or_default();
+        let data = regions.pop().unwrap_or_default();
+        let parts = HandleParts {
+            my_rank: me,
+            members: team.members().to_vec(),
+            data,
+            data_bytes: allocation.bytes,
+            pads,
+            pad,
+            status: inner.status.clone(),
+        };
+        HandleCore::bind(inner, parts, pad_block)
+    });
+    let core = setup.agree("import", bound)?;
+    Ok((Arc::new(core), dedicated))
+}
+
+/// Exchanges the logs and finds the first step that differs; every member comes here, since all saw the same digests.
+fn not_symmetric<B: Backend>(allocation: &Allocation<B>, setup: &Setup<'_, B>) -> Result<Error> {
+    let mine = allocation.team.log.lock().excerpt(allocation.digest);
+    let all = setup.group.all_gather(OP, &encode(&mine), setup.deadline)?;
+    let mut excerpts: Vec<Excerpt> = Vec::with_capacity(all.len());
+    for (bytes, pe) in all.iter().zip(setup.group.members()) {
+        excerpts.push(decode(OP, *pe, bytes)?);
+    }
+    let members = setup.group.members();
+    Ok(match first_difference(&excerpts, setup.group.my_rank()) {
+        Some((step, rank, theirs, ours)) => {
+            let (theirs, ours) = (theirs.map(Box::new), ours.map(Box::new));
+            Error::NotSymmetric { step, pe: members[rank], theirs, ours }
+        }
+        None => Error::argument(
+            OP,
+            "tensor",
+            format!("allocation {} of its team", allocation.digest.len - 1),
+            "the same allocation on every member",
+        ),
+    })
+}

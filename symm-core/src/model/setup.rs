@@ -1,0 +1,170 @@
+//! The collective behind `rendezvous` and contexts: offer, import, bind, agree.
+//!
+//! 1. Every member offers what it brings (digest of its log, places of its blocks, what it has retired) or its error.
+//! 2. Segments that a member has not seen yet are sent to it once; it maps them.
+//! 3. Every member binds the result and says whether that worked; all get it, or all get the first failure.
+//!
+//! Step 3 is also the barrier after which peers may write: blocks were zeroed before it.
+
+use std::os::fd::AsFd;
+
+use serde::{Deserialize, Serialize};
+
+use super::log::Digest;
+use super::pool::Block;
+use super::world::WorldInner;
+use crate::backend::{Backend, Export, Region};
+use crate::bootstrap::{Group, Tag};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::pe::Pe;
+
+/// Team id under which segments travel; the sequence number is the segment's number on its owner.
+const SEGMENT_TEAM: u64 = u64::from_le_bytes(*b"segments");
+
+/// Where a block lies on its owner.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Place {
+    pub(crate) segment: u64,
+    pub(crate) offset: u64,
+    pub(crate) dedicated: bool,
+}
+
+/// What a member brings to step 1.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Offer {
+    /// Error that kept this member from bringing anything: stage, text.
+    pub(crate) failed: Option<(String, String)>,
+    /// What is set up: kind, allocation (team, index), bytes.
+    pub(crate) subject: (u8, u64, u64, u64),
+    pub(crate) digest: Digest,
+    pub(crate) places: Vec<Place>,
+    /// Allocations retired here that members of this team have not been told of.
+    pub(crate) retired: Vec<(u64, u64)>,
+}
+
+impl<B: Backend> Block<B> {
+    pub(crate) fn place(&self) -> Place {
+        Place { segment: self.segment_id, offset: self.offset as u64, dedicated: self.dedicated }
+    }
+}
+
+pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    postcard::to_stdvec(value).expect("plain structs should encode")
+}
+
+pub(crate) fn decode<'a, T: Deserialize<'a>>(op: &'static str, from: Pe, bytes: &'a [u8]) -> Result<T> {
+    postcard::from_bytes(bytes).map_err(|e| Error::Bootstrap {
+        call: op,
+        why: format!("PE {from} sent a message that does not decode: {e}"),
+    })
+}
+
+/// What is set up, for the steps' errors and messages.
+pub(crate) struct Setup<'a, B: Backend> {
+    pub(crate) world: &'a WorldInner<B>,
+    pub(crate) group: &'a Group,
+    pub(crate) op: &'static str,
+    pub(crate) deadline: Deadline,
+}
+
+impl<B: Backend> Setup<'_, B> {
+    /// Step 1. The offers in rank order, and the first failure among them as the error that every member gets.
+    pub(crate) fn offers(&self, offer: &Offer) -> Result<Vec<Offer>> {
+        let all = self.group.all_gather(self.op, &encode(offer), self.deadline)?;
+        let mut offers = Vec::with_capacity(all.len());
+        for (bytes, pe) in all.iter().zip(self.group.members()) {
+            offers.push(decode::<Offer>(self.op, *pe, bytes)?);
+        }
+        self.world.told(self.group.members(), &offer.retired);
+        for (offer, pe) in offers.iter().zip(self.group.members()) {
+            self.world.reported(*pe, &offer.retired);
+        }
+        Ok(offers)
+    }
+
+    /// The first member's failure to offer anything, as the error for all.
+    pub(crate) fn first_failure(&self, offers: &[Offer]) -> Result<()> {
+        for (offer, pe) in offers.iter().zip(self.group.members()) {
+            if let Some((stage, why)) = &offer.failed {
+                return Err(Error::Setup { op: self.op, pe: *pe, stage: stage.clone(), why: why.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Step 2. Regions by place, then by rank: `regions[place][rank]`. `blocks` are this PE's own, in offer order.
+    pub(crate) fn regions(&self, offers: &[Offer], blocks: &[&Block<B>]) -> Result<Vec<Vec<Region<B>>>> {
+        let me = self.group.my_rank();
+        for (rank, pe) in self.group.members().iter().enumerate() {
+            if rank != me {
+                self.send_segments(*pe, blocks)?;
+            }
+        }
+        let mut regions: Vec<Vec<Region<B>>> =
+            blocks.iter().map(|_| Vec::with_capacity(offers.len())).collect();
+        for (rank, (offer, pe)) in offers.iter().zip(self.group.members()).enumerate() {
+            if offer.places.len() != blocks.len() {
+                let why = format!("PE {pe} offers {} blocks, {} expected", offer.places.len(), blocks.len());
+                return Err(Error::Bootstrap { call: self.op, why });
+            }
+            for (i, place) in offer.places.iter().enumerate() {
+                let mapping = if rank == me {
+                    self.world.backend.own(&blocks[i].segment)
+                } else {
+                    self.segment_of(*pe, place.segment)?
+                };
+                let offset = usize::try_from(place.offset).unwrap_or(usize::MAX);
+                regions[i].push(Region { pe: *pe, mapping, offset });
+            }
+        }
+        Ok(regions)
+    }
+
+    fn send_segments(&self, pe: Pe, blocks: &[&Block<B>]) -> Result<()> {
+        for block in blocks {
+            if !self.world.imports.lock().mark_sent(pe, block.segment_id) {
+                continue;
+            }
+            let sent = self.world.backend.export(&block.segment).and_then(|export| {
+                let fds: Vec<_> = export.fds.iter().map(AsFd::as_fd).collect();
+                let tag = Tag { team: SEGMENT_TEAM, seq: block.segment_id };
+                self.group.bootstrap().send(pe, tag, &export.bytes, &fds)
+            });
+            if let Err(e) = sent {
+                self.world.imports.lock().unmark_sent(pe, block.segment_id);
+                return Err(e);
+            }
+        }
+        Ok(())
+    }
+
+    fn segment_of(&self, pe: Pe, segment: u64) -> Result<B::Mapping> {
+        let known = {
+            let imports = self.world.imports.lock();
+            imports.get(pe, segment).is_some() || imports.is_pending(pe, segment)
+        };
+        if !known {
+            let tag = Tag { team: SEGMENT_TEAM, seq: segment };
+            let m = self.group.bootstrap().recv(pe, tag, self.deadline)?;
+            self.world.imports.lock().received(pe, segment, Export { bytes: m.payload, fds: m.fds });
+        }
+        let mapped = self.world.imports.lock().map(&self.world.backend, pe, segment)?;
+        mapped.ok_or_else(|| Error::Bootstrap {
+            call: self.op,
+            why: format!("segment {segment} of PE {pe} vanished"),
+        })
+    }
+
+    /// Step 3. Every member's result: mine if all succeeded, else the first failure, the same on all.
+    pub(crate) fn agree<T>(&self, stage: &str, mine: Result<T>) -> Result<T> {
+        let said = mine.as_ref().err().map(|e| (stage.to_owned(), e.to_string()));
+        let all = self.group.all_gather(self.op, &encode(&said), self.deadline)?;
+        for (bytes, pe) in all.iter().zip(self.group.members()) {
+            if let Some((stage, why)) = decode::<Option<(String, String)>>(self.op, *pe, bytes)? {
+                return Err(Error::Setup { op: self.op, pe: *pe, stage, why });
+            }
+        }
+        mine
+    }
+}

@@ -1,0 +1,197 @@
+//! Streams: in-order queues of operations.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::lock::Lock;
+use super::span::Span;
+use super::team::TeamInner;
+use super::world::WorldInner;
+use crate::backend::Backend;
+use crate::dtype::Element;
+use crate::error::{Error, Result};
+
+/// An in-order queue of operations. Clones are the same queue.
+///
+/// Operations on it return when they are enqueued; `Ok` says nothing about their end. A failure shows up in
+/// [`Team::status`](super::Team::status), in [`synchronize`](Stream::synchronize), and in the next call on that team.
+#[derive(Debug)]
+pub struct Stream<B: Backend> {
+    pub(crate) world: Arc<WorldInner<B>>,
+    pub(crate) raw: B::Stream,
+    /// Teams whose operations were enqueued here, whose failures `synchronize` returns.
+    used: Arc<Lock<Vec<Weak<TeamInner<B>>>>>,
+}
+
+impl<B: Backend> Clone for Stream<B> {
+    fn clone(&self) -> Self {
+        Stream { world: self.world.clone(), raw: self.raw.clone(), used: self.used.clone() }
+    }
+}
+
+impl<B: Backend> Stream<B> {
+    pub(crate) fn new(world: &Arc<WorldInner<B>>) -> Result<Self> {
+        let raw = world.backend.stream()?;
+        Ok(Stream { world: world.clone(), raw, used: Arc::new(Lock::new(Vec::new())) })
+    }
+
+    /// Checks that the stream and the team are of one world and remembers the team.
+    pub(crate) fn enter(&self, op: &'static str, team: &Arc<TeamInner<B>>) -> Result<()> {
+        if !Arc::ptr_eq(&self.world, &team.world) {
+            return Err(Error::argument(
+                op,
+                "stream",
+                "a stream of another world",
+                "a stream of the team's world",
+            ));
+        }
+        let mut used = self.used.lock();
+        if !used.iter().any(|t| std::ptr::eq(t.as_ptr(), Arc::as_ptr(team))) {
+            used.retain(|t| t.strong_count() > 0);
+            used.push(Arc::downgrade(team));
+        }
+        Ok(())
+    }
+
+    /// The backend's stream.
+    pub fn raw(&self) -> &B::Stream {
+        &self.raw
+    }
+
+    /// Returns when everything enqueued so far has ended.
+    ///
+    /// # Errors
+    /// The failure that is set on a team whose operations this stream ran; the backend's.
+    pub fn synchronize(&self) -> Result<()> {
+        self.world.backend.synchronize(&self.raw)?;
+        for team in self.used.lock().iter().filter_map(Weak::upgrade) {
+            team.failure()?;
+        }
+        Ok(())
+    }
+
+    /// Copies `src` to `dst` in stream order; returns when `src` may be reused.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the types or lengths differ.
+    pub fn write<T: Element>(&self, dst: &Span<B>, src: &[T]) -> Result<()> {
+        self.world.check_open("write")?;
+        check_host("write", dst, T::DTYPE, src.len())?;
+        // SAFETY: `dst` has as many bytes as `src` and is kept valid by its keeper or by its creator's promise.
+        unsafe { self.world.backend.copy_in(&self.raw, dst.addr, bytemuck::cast_slice(src)) }
+    }
+
+    /// Copies `src` to the host in stream order and returns it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the types differ.
+    pub fn read<T: Element>(&self, src: &Span<B>) -> Result<Vec<T>> {
+        self.world.check_open("read")?;
+        check_host("read", src, T::DTYPE, src.len)?;
+        let mut dst = vec![T::zeroed(); src.len];
+        // SAFETY: `src` has as many bytes as `dst` and is kept valid by its keeper or by its creator's promise.
+        unsafe { self.world.backend.copy_out(&self.raw, src.addr, bytemuck::cast_slice_mut(&mut dst))? };
+        Ok(dst)
+    }
+
+    /// Enqueues filling every byte of `dst` with `value`.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub fn fill(&self, dst: &Span<B>, value: u8) -> Result<()> {
+        self.world.check_open("fill")?;
+        // SAFETY: the span names its bytes and is kept valid by its keeper or by its creator's promise.
+        unsafe { self.world.backend.fill(&self.raw, dst.addr, value, dst.bytes()) }
+    }
+
+    /// Enqueues a copy of `src` to `dst`, memory of this PE or of a direct peer.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the lengths in bytes differ or the ranges overlap.
+    pub fn copy(&self, dst: &Span<B>, src: &Span<B>) -> Result<()> {
+        self.world.check_open("copy")?;
+        let n = src.bytes();
+        if dst.bytes() != n {
+            return Err(Error::argument(
+                "copy",
+                "dst",
+                format!("{} bytes", dst.bytes()),
+                format!("{n} bytes"),
+            ));
+        }
+        let (d, s) = (dst.addr.0, src.addr.0);
+        if n > 0 && d < s + n as u64 && s < d + n as u64 {
+            return Err(Error::argument("copy", "dst", "a range that overlaps src", "disjoint ranges"));
+        }
+        // SAFETY: equal lengths, no overlap (above); both are kept valid by their keepers or creators' promises.
+        unsafe { self.world.backend.copy(&self.raw, dst.addr, src.addr, n) }
+    }
+
+    /// Enqueues a fence: puts of this stream enqueued before reach each peer before those enqueued after. Completes none.
+    ///
+    /// # Errors
+    /// The backend's.
+    #[doc(alias = "nvshmem_fence")]
+    pub fn fence(&self) -> Result<()> {
+        self.world.check_open("fence")?;
+        self.world.backend.fence(&self.raw)
+    }
+
+    /// Enqueues a quiet: passed once every put of this stream enqueued before is delivered.
+    ///
+    /// # Errors
+    /// The backend's. A deadline that passes sets [`Error::Timeout`] on `team`, whose puts are meant.
+    #[doc(alias = "nvshmem_quiet")]
+    pub fn quiet(&self, team: &super::Team<B>, timeout: Option<Duration>) -> Result<()> {
+        team.inner.check("quiet")?;
+        self.enter("quiet", &team.inner)?;
+        let limit = timeout.unwrap_or_else(|| team.inner.timeout());
+        self.world.backend.quiet(&self.raw, &team.inner.status, limit)
+    }
+
+    /// Starts capturing: operations enqueued from here on are recorded, not run.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] without [`GRAPH`](crate::capability::Capabilities::GRAPH).
+    pub fn begin_capture(&self) -> Result<()> {
+        self.world.check_open("begin_capture")?;
+        self.world.backend.begin_capture(&self.raw)
+    }
+
+    /// Ends the capture.
+    ///
+    /// # Errors
+    /// The backend's, if the capture was invalidated.
+    pub fn end_capture(&self) -> Result<Graph<B>> {
+        self.world.check_open("end_capture")?;
+        Ok(Graph { raw: self.world.backend.end_capture(&self.raw)? })
+    }
+
+    /// Enqueues the operations of a captured graph.
+    ///
+    /// # Safety
+    /// Every handle, context and span that was used while capturing is still alive. Members replay graphs of one context
+    /// in the same order.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub unsafe fn launch(&self, graph: &Graph<B>) -> Result<()> {
+        self.world.check_open("launch")?;
+        // SAFETY: the caller promises what the backend asks for.
+        unsafe { self.world.backend.launch(&graph.raw, &self.raw) }
+    }
+}
+
+/// A captured sequence of operations.
+#[derive(Debug)]
+pub struct Graph<B: Backend> {
+    raw: B::Graph,
+}
+
+fn check_host<B: Backend>(op: &'static str, span: &Span<B>, dtype: crate::DType, len: usize) -> Result<()> {
+    if span.dtype != dtype || span.len != len {
+        let got = format!("{len} elements of {dtype}");
+        return Err(Error::argument(op, "slice", got, format!("{} elements of {}", span.len, span.dtype)));
+    }
+    Ok(())
+}

@@ -1,0 +1,250 @@
+//! Teams: ordered subsets of PEs with a status, a log of allocations and a context of their own.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::context::{Context, ContextInner};
+use super::handle::HandleCore;
+use super::lock::Lock;
+use super::log::{AllocationLog, Digest};
+use super::setup::{Offer, Setup, decode, encode};
+use super::tensor::Tensor;
+use super::world::WorldInner;
+use crate::backend::Backend;
+use crate::bootstrap::Group;
+use crate::deadline::Deadline;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::layout::default_max_splits;
+use crate::pe::Pe;
+
+pub(crate) struct TeamInner<B: Backend> {
+    pub(crate) world: Arc<WorldInner<B>>,
+    pub(crate) group: Group,
+    pub(crate) status: B::Status,
+    pub(crate) log: Lock<AllocationLog>,
+    /// Contexts in the order of their making, which is the same on all members.
+    pub(crate) contexts: Lock<Vec<Weak<ContextInner<B>>>>,
+    /// Handles over this team.
+    pub(crate) handles: Lock<Vec<Weak<HandleCore<B>>>>,
+    timeout: Lock<Duration>,
+}
+
+impl<B: Backend> std::fmt::Debug for TeamInner<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Team").field("members", &self.group.members()).finish_non_exhaustive()
+    }
+}
+
+impl<B: Backend> TeamInner<B> {
+    pub(crate) fn check(&self, op: &'static str) -> Result<()> {
+        self.world.check_open(op)?;
+        self.failure()
+    }
+
+    pub(crate) fn failure(&self) -> Result<()> {
+        match self.status.as_ref().failure() {
+            None => Ok(()),
+            Some(f) => Err(f.to_error(self.world.backend.name(), self.group.members())),
+        }
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        *self.timeout.lock()
+    }
+
+    pub(crate) fn setup(&self, op: &'static str) -> Setup<'_, B> {
+        let deadline = Deadline::after(self.world.config.init_timeout);
+        Setup { world: &self.world, group: &self.group, op, deadline }
+    }
+}
+
+/// An ordered subset of PEs. Owned; clones are the same team.
+#[derive(Debug)]
+pub struct Team<B: Backend> {
+    pub(crate) inner: Arc<TeamInner<B>>,
+    context: Context<B>,
+}
+
+impl<B: Backend> Clone for Team<B> {
+    fn clone(&self) -> Self {
+        Team { inner: self.inner.clone(), context: self.context.clone() }
+    }
+}
+
+impl<B: Backend> Team<B> {
+    pub(crate) fn create(world: &Arc<WorldInner<B>>, id: u64, members: Vec<Pe>) -> Result<Self> {
+        let group = Group::new(world.boot.clone(), id, members)?;
+        let inner = Arc::new(TeamInner {
+            world: world.clone(),
+            status: world.backend.status()?,
+            log: Lock::new(AllocationLog::new()),
+            contexts: Lock::new(Vec::new()),
+            handles: Lock::new(Vec::new()),
+            timeout: Lock::new(world.config.timeout),
+            group,
+        });
+        let context = Context::create(&inner, default_max_splits(inner.group.len()))?;
+        {
+            let mut teams = world.teams.lock();
+            teams.retain(|t| t.strong_count() > 0);
+            teams.push(Arc::downgrade(&inner));
+        }
+        // A member may have died between the exchange above and the registration.
+        for pe in world.boot.failed() {
+            if inner.group.members().contains(&pe) {
+                return Err(Error::PeerFailed { pe, why: "its connection closed".to_owned() });
+            }
+        }
+        Ok(Team { inner, context })
+    }
+
+    /// This PE's rank.
+    pub fn rank(&self) -> usize {
+        self.inner.group.my_rank()
+    }
+
+    /// Number of members, W.
+    pub fn world_size(&self) -> usize {
+        self.inner.group.len()
+    }
+
+    /// Members in rank order.
+    pub fn members(&self) -> &[Pe] {
+        self.inner.group.members()
+    }
+
+    /// The PE of a rank.
+    pub fn pe(&self, rank: usize) -> Option<Pe> {
+        self.members().get(rank).copied()
+    }
+
+    /// The rank of a PE, `None` if it is no member.
+    pub fn rank_of(&self, pe: Pe) -> Option<usize> {
+        self.members().iter().position(|p| *p == pe)
+    }
+
+    /// The rank that `rank` of this team has in `other`, `None` if it is no member there or no rank here.
+    pub fn translate(&self, rank: usize, other: &Team<B>) -> Option<usize> {
+        other.rank_of(self.pe(rank)?)
+    }
+
+    /// Splits the team: members with the same `color` become a team, ordered by (`key`, rank). `None` as color joins none.
+    ///
+    /// # Collective
+    /// Over this team.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] naming the members that did not call it, [`Error::PeerFailed`].
+    pub fn split(&self, color: Option<u64>, key: i64) -> Result<Option<Team<B>>> {
+        self.inner.check("split")?;
+        let deadline = Deadline::after(self.inner.world.config.init_timeout);
+        let all = self.inner.group.all_gather("split", &encode(&(color, key)), deadline)?;
+        let mut same = Vec::new();
+        for (rank, bytes) in all.iter().enumerate() {
+            let pe = self.members()[rank];
+            let (c, k): (Option<u64>, i64) = decode("split", pe, bytes)?;
+            if c.is_some() && c == color {
+                same.push((k, rank, pe));
+            }
+        }
+        if color.is_none() {
+            return Ok(None);
+        }
+        same.sort_unstable();
+        let members: Vec<Pe> = same.into_iter().map(|(_, _, pe)| pe).collect();
+        let id = self.inner.world.next_team_id(&members);
+        Team::create(&self.inner.world, id, members).map(Some)
+    }
+
+    /// Allocates a symmetric tensor of `sizes` elements, local and without communication.
+    ///
+    /// The data are not initialised. Every member must allocate the same things in the same order, which `rendezvous`
+    /// checks.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], naming PEs that still hold memory retired here; [`Error::InvalidArgument`] for sizes whose
+    /// product does not fit the address space.
+    #[track_caller]
+    pub fn empty(&self, sizes: &[usize], dtype: DType) -> Result<Tensor<B>> {
+        Tensor::empty(self, "", sizes, dtype)
+    }
+
+    /// As [`empty`](Self::empty) with a label, which `rendezvous` compares and names in errors.
+    ///
+    /// # Errors
+    /// As [`empty`](Self::empty).
+    #[track_caller]
+    pub fn empty_labelled(&self, label: &str, sizes: &[usize], dtype: DType) -> Result<Tensor<B>> {
+        Tensor::empty(self, label, sizes, dtype)
+    }
+
+    /// Another context of this team, whose operations may be in flight beside those of the first.
+    ///
+    /// Each PE may publish up to `max_splits` splits in an operation of it.
+    ///
+    /// # Collective
+    /// Over this team, with the same `max_splits`.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] on every member if one fails; [`Error::Timeout`]; [`Error::PeerFailed`].
+    pub fn new_context(&self, max_splits: usize) -> Result<Context<B>> {
+        self.inner.check("context")?;
+        Context::create(&self.inner, max_splits)
+    }
+
+    /// The context that the team was born with, for `max(1024, 32 W)` splits; the team's own operations use it.
+    pub fn context(&self) -> &Context<B> {
+        &self.context
+    }
+
+    /// Tells the members what was retired here and takes back what all of them have retired.
+    ///
+    /// # Collective
+    /// Over this team. Rendezvous does the same on the way.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], [`Error::PeerFailed`].
+    pub fn reclaim(&self) -> Result<()> {
+        self.inner.check("reclaim")?;
+        let offer = Offer {
+            failed: None,
+            subject: (0, 0, 0, 0),
+            digest: Digest { len: 0, hash: 0 },
+            places: Vec::new(),
+            retired: self.inner.world.to_tell(self.members()),
+        };
+        self.inner.setup("reclaim").offers(&offer)?;
+        self.inner.world.sweep();
+        Ok(())
+    }
+
+    /// The failure that is set on the team, without a synchronisation. Set by any operation of the team that failed and by
+    /// the death of a member; stays until [`recover`](Self::recover).
+    ///
+    /// # Errors
+    /// That failure.
+    pub fn status(&self) -> Result<()> {
+        self.inner.failure()
+    }
+
+    /// Deadline of operations of this team that name none.
+    pub fn set_timeout(&self, limit: Duration) {
+        *self.inner.timeout.lock() = limit;
+    }
+
+    /// Makes the team work again after a failure that all members survived.
+    ///
+    /// The caller has synchronised every stream on which it launched graphs of the team. Pads are zeroed; contexts
+    /// go on at the largest epoch plus one. Buffers of the failed operation hold anything.
+    ///
+    /// # Collective
+    /// Over this team.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] naming members that did not come (it may be called again); [`Error::PeerFailed`] if one is gone;
+    /// [`Error::Unsupported`] where the backend lacks `RECOVER`.
+    pub fn recover(&self) -> Result<()> {
+        super::recover::recover(&self.inner)
+    }
+}

@@ -1,0 +1,306 @@
+//! The world: all PEs of the job, their backend, and this PE's memory.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::lock::Lock;
+use super::log::{FNV_START, fnv};
+use super::memory::{Imports, Memory, Use};
+use super::pool::Block;
+use super::retire::{AllocationId, Retirement};
+use super::setup::{decode, encode};
+use super::span::Local;
+use super::stream::Stream;
+use super::team::{Team, TeamInner};
+use crate::backend::{Backend, Reach};
+use crate::bootstrap::{Bootstrap, Group, Liveness};
+use crate::capability::Capabilities;
+use crate::config::Config;
+use crate::deadline::Deadline;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::pe::Pe;
+use crate::status::{self, Failure};
+
+/// Id of the group over which `init` compares settings.
+const INIT_TEAM: u64 = u64::from_le_bytes(*b"init....");
+/// Id of the world's team.
+const WORLD_TEAM: u64 = u64::from_le_bytes(*b"world...");
+
+pub(crate) struct WorldInner<B: Backend> {
+    pub(crate) backend: B,
+    pub(crate) boot: Arc<dyn Bootstrap>,
+    pub(crate) config: Config,
+    pub(crate) memory: Lock<Memory<B>>,
+    pub(crate) imports: Lock<Imports<B>>,
+    pub(crate) retirement: Lock<Retirement<B>>,
+    pub(crate) teams: Lock<Vec<Weak<TeamInner<B>>>>,
+    /// Teams made here with each member list; part of a new team's id.
+    team_counts: Lock<HashMap<Vec<Pe>, u64>>,
+    finalized: AtomicBool,
+}
+
+impl<B: Backend> std::fmt::Debug for WorldInner<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World")
+            .field("backend", &self.backend)
+            .field("boot", &self.boot)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B: Backend> WorldInner<B> {
+    pub(crate) fn check_open(&self, op: &'static str) -> Result<()> {
+        if self.finalized.load(Ordering::Acquire) { Err(Error::Finalized { op }) } else { Ok(()) }
+    }
+
+    /// Takes memory, sweeping retired blocks first if there is none, and names who holds memory if it fails.
+    pub(crate) fn take(&self, r#use: Use, bytes: usize) -> Result<Block<B>> {
+        self.sweep();
+        let block = self.memory.lock().take(&self.backend, r#use, bytes);
+        block.map_err(|e| match e {
+            Error::OutOfMemory { requested, why, .. } => {
+                Error::OutOfMemory { requested, why, holders: self.retirement.lock().holders() }
+            }
+            e => e,
+        })
+    }
+
+    pub(crate) fn give(&self, r#use: Use, block: Block<B>) {
+        if block.dedicated {
+            self.imports.lock().forget_sent(block.segment_id);
+        }
+        self.memory.lock().give(r#use, block);
+    }
+
+    pub(crate) fn sweep(&self) {
+        let swept = self.retirement.lock().sweep(|m| self.backend.passed(m).unwrap_or(false));
+        drop(swept.cores);
+        if !swept.imports.is_empty() {
+            let mut imports = self.imports.lock();
+            for (pe, segment) in swept.imports {
+                imports.forget(pe, segment);
+            }
+        }
+        for (r#use, block) in swept.blocks {
+            self.give(r#use, block);
+        }
+    }
+
+    pub(crate) fn to_tell(&self, members: &[Pe]) -> Vec<AllocationId> {
+        self.sweep();
+        self.retirement.lock().to_tell(members)
+    }
+
+    pub(crate) fn told(&self, members: &[Pe], ids: &[AllocationId]) {
+        self.retirement.lock().told(members, ids);
+    }
+
+    pub(crate) fn reported(&self, pe: Pe, ids: &[AllocationId]) {
+        self.retirement.lock().reported(pe, ids);
+    }
+
+    /// Id of the next team of these members, equal on all of them: a hash of the list and of how many such teams
+    /// there were, so that a team's making never depends on teams that some members are not in.
+    pub(crate) fn next_team_id(&self, members: &[Pe]) -> u64 {
+        let mut counts = self.team_counts.lock();
+        let count = counts.entry(members.to_vec()).or_insert(0);
+        *count += 1;
+        let hash = members.iter().fold(FNV_START, |h, pe| fnv(h, &pe.0.to_le_bytes()));
+        fnv(hash, &count.to_le_bytes())
+    }
+
+    fn peer_failed(&self, pe: Pe) {
+        let teams: Vec<_> = self.teams.lock().iter().filter_map(Weak::upgrade).collect();
+        for team in teams {
+            if team.group.members().contains(&pe) {
+                let failure =
+                    Failure { code: status::PEER_FAILED, pe: u64::from(pe.0), ..Failure::default() };
+                team.status.as_ref().set(&failure);
+            }
+        }
+        self.backend.wake();
+    }
+}
+
+impl<B: Backend> Drop for WorldInner<B> {
+    fn drop(&mut self) {
+        // Leaving without `finalize` is no failure: peers that still need this PE are told that it left.
+        self.boot.close();
+    }
+}
+
+struct Watch<B: Backend>(Weak<WorldInner<B>>);
+
+impl<B: Backend> Liveness for Watch<B> {
+    fn failed(&self, pe: Pe, why: &str) {
+        if let Some(world) = self.0.upgrade() {
+            log::warn!("PE {}: PE {pe} failed: {why}", world.boot.pe());
+            world.peer_failed(pe);
+        }
+    }
+}
+
+/// All PEs of the job. Owned; clones are the same world.
+#[derive(Debug)]
+pub struct World<B: Backend> {
+    pub(crate) inner: Arc<WorldInner<B>>,
+    team: Team<B>,
+}
+
+impl<B: Backend> Clone for World<B> {
+    fn clone(&self) -> Self {
+        World { inner: self.inner.clone(), team: self.team.clone() }
+    }
+}
+
+impl<B: Backend> World<B> {
+    /// Opens the world: compares settings, opens the backend, makes the world's team with its context.
+    ///
+    /// # Collective
+    /// Over all PEs of `boot`, once. Nothing starts later than this.
+    ///
+    /// # Errors
+    /// [`Error::SettingDiffers`] on every PE; the backend's `Unavailable` or `Unsupported`; [`Error::Timeout`] naming the
+    /// PEs that did not come within `config.init_timeout`.
+    pub fn init(boot: Arc<dyn Bootstrap>, config: Config) -> Result<Self> {
+        config.check()?;
+        let everybody: Vec<Pe> = (0..boot.n_pes()).map(Pe::from).collect();
+        let group = Group::new(boot.clone(), INIT_TEAM, everybody.clone())?;
+        compare_settings(&group, &config)?;
+        let backend = B::init(&boot, &config)?;
+        let inner = Arc::new(WorldInner {
+            backend,
+            boot: boot.clone(),
+            memory: Lock::new(Memory::new(config.pool_bytes)),
+            imports: Lock::new(Imports::new()),
+            retirement: Lock::new(Retirement::new()),
+            teams: Lock::new(Vec::new()),
+            team_counts: Lock::new(HashMap::new()),
+            finalized: AtomicBool::new(false),
+            config,
+        });
+        let team = Team::create(&inner, WORLD_TEAM, everybody)?;
+        boot.watch(Arc::new(Watch(Arc::downgrade(&inner))));
+        log::debug!("PE {}: world of {} PEs over {}", boot.pe(), boot.n_pes(), inner.backend.name());
+        Ok(World { inner, team })
+    }
+
+    /// This PE.
+    pub fn pe(&self) -> Pe {
+        self.inner.boot.pe()
+    }
+
+    /// Number of PEs.
+    pub fn n_pes(&self) -> usize {
+        self.inner.boot.n_pes()
+    }
+
+    /// The team of all PEs, rank = PE.
+    pub fn team(&self) -> &Team<B> {
+        &self.team
+    }
+
+    /// The settings in force.
+    pub fn config(&self) -> &Config {
+        &self.inner.config
+    }
+
+    /// The backend.
+    pub fn backend(&self) -> &B {
+        &self.inner.backend
+    }
+
+    /// What the backend can do here.
+    pub fn capabilities(&self) -> Capabilities {
+        self.inner.backend.capabilities()
+    }
+
+    /// How `pe` is reached.
+    pub fn reach(&self, pe: Pe) -> Reach {
+        self.inner.backend.reach(pe)
+    }
+
+    /// A new stream.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub fn stream(&self) -> Result<Stream<B>> {
+        self.inner.check_open("stream")?;
+        Stream::new(&self.inner)
+    }
+
+    /// Plain memory of this PE, in the memory that streams use: for inputs, splits and results that peers never reach.
+    /// Its bytes are not initialised to anything.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn local(&self, dtype: DType, len: usize) -> Result<Local<B>> {
+        self.inner.check_open("local")?;
+        Local::new(&self.inner, dtype, len)
+    }
+
+    /// A team of `members` in rank order: any PEs, in any order, this PE among them.
+    ///
+    /// # Collective
+    /// Over `members`, with the same list. Other PEs take no part.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a list with repeated or unknown PEs or without this one; [`Error::Timeout`] naming
+    /// members that did not call it.
+    pub fn team_of(&self, members: &[Pe]) -> Result<Team<B>> {
+        self.inner.check_open("team")?;
+        Group::new(self.inner.boot.clone(), 0, members.to_vec())?;
+        let id = self.inner.next_team_id(members);
+        Team::create(&self.inner, id, members.to_vec())
+    }
+
+    /// Allocations retired on this PE whose memory is not free yet, because a stream or a peer is not through.
+    pub fn retired(&self) -> usize {
+        self.inner.sweep();
+        self.inner.retirement.lock().len()
+    }
+
+    /// Ends the world: meets all PEs, ends the backend, says goodbye.
+    ///
+    /// # Collective
+    /// Over all PEs, once, after the streams were synchronised. Later calls on anything of this world return
+    /// [`Error::Finalized`]. Leaving without it is legal: the last owner's drop says goodbye.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] or [`Error::PeerFailed`] if not everybody came; the world is closed all the same.
+    pub fn finalize(&self) -> Result<()> {
+        if self.inner.finalized.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let deadline = Deadline::after(self.inner.config.init_timeout);
+        let met = self.team.inner.group.barrier("finalize", deadline);
+        let ended = self.inner.backend.finalize();
+        // A PE says goodbye only when nobody can still be sending to it.
+        let met = met.and_then(|()| self.team.inner.group.barrier("finalize", deadline));
+        self.inner.boot.close();
+        met.and(ended)
+    }
+
+    /// The deadline that operations get if they name none.
+    pub fn default_timeout(&self) -> Duration {
+        self.inner.config.timeout
+    }
+}
+
+fn compare_settings(group: &Group, config: &Config) -> Result<()> {
+    let mine = config.equal();
+    let values: Vec<&str> = mine.iter().map(|(_, v)| v.as_str()).collect();
+    let all = group.all_gather("init", &encode(&values), Deadline::after(config.init_timeout))?;
+    for (bytes, pe) in all.iter().zip(group.members()) {
+        let theirs: Vec<String> = decode("init", *pe, bytes)?;
+        for ((name, ours), theirs) in mine.iter().zip(theirs) {
+            if *ours != theirs {
+                return Err(Error::SettingDiffers { name, pe: *pe, theirs, ours: ours.clone() });
+            }
+        }
+    }
+    Ok(())
+}
