@@ -12,6 +12,8 @@
 //! | [`model`] | world, team, tensor, handle, context: generic over the backend |
 //! | [`moe`] | routing traces and plans of the MoE job |
 
+#![warn(clippy::print_stdout, clippy::print_stderr, clippy::exit)]
+
 pub mod backend;
 pub mod bootstrap;
 pub mod capability;

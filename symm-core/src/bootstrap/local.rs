@@ -1,0 +1,99 @@
+//! PEs that are threads of one process.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use super::mailbox::Mailbox;
+use super::{Bootstrap, Liveness, Message, Tag};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::pe::Pe;
+
+/// A world of `n` PEs that are threads of this process, in PE order. See [`Local`].
+pub fn local(n: usize) -> Vec<Arc<dyn Bootstrap>> {
+    Local::world(n).into_iter().map(|b| b as Arc<dyn Bootstrap>).collect()
+}
+
+/// A PE that is a thread (or a few) of this process.
+///
+/// As with processes, an end that is dropped without [`close`](Bootstrap::close) is a death: its peers get
+/// [`Error::PeerFailed`], so a thread that panics takes nobody into a timeout.
+#[derive(Debug)]
+pub struct Local {
+    pe: Pe,
+    /// Every PE's mailbox, in PE order.
+    boxes: Arc<[Mailbox]>,
+}
+
+impl Local {
+    /// A world of `n` PEs, in PE order.
+    pub fn world(n: usize) -> Vec<Arc<Local>> {
+        let boxes: Arc<[Mailbox]> = (0..n).map(|_| Mailbox::new(n)).collect();
+        (0..n).map(|i| Arc::new(Local { pe: Pe::from(i), boxes: Arc::clone(&boxes) })).collect()
+    }
+
+    /// Ends this PE as `kill -9` would: peers' observers are told, their `recv` of missing messages gives
+    /// [`Error::PeerFailed`]. Own calls fail from now on. Idempotent; nothing after [`close`](Bootstrap::close).
+    pub fn die(&self) {
+        self.end("this PE died", |peer, me| peer.peer_failed(me, "it ended without a goodbye"));
+    }
+
+    fn mine(&self) -> &Mailbox {
+        &self.boxes[self.pe.index()]
+    }
+
+    fn end(&self, why: &'static str, tell: impl Fn(&Mailbox, Pe)) {
+        if self.mine().close(why) {
+            let others = self.boxes.iter().enumerate().filter(|(i, _)| *i != self.pe.index());
+            others.for_each(|(_, peer)| tell(peer, self.pe));
+        }
+    }
+}
+
+impl Bootstrap for Local {
+    fn pe(&self) -> Pe {
+        self.pe
+    }
+
+    fn n_pes(&self) -> usize {
+        self.boxes.len()
+    }
+
+    fn passes_fds(&self, pe: Pe) -> bool {
+        pe.index() < self.boxes.len()
+    }
+
+    fn send(&self, to: Pe, tag: Tag, payload: &[u8], fds: &[BorrowedFd<'_>]) -> Result<()> {
+        self.mine().check_send(to)?;
+        let fds: Vec<OwnedFd> = fds
+            .iter()
+            .map(|fd| {
+                rustix::io::fcntl_dupfd_cloexec(fd, 0).map_err(|e| Error::system("fcntl(F_DUPFD_CLOEXEC)", e))
+            })
+            .collect::<Result<_>>()?;
+        self.boxes[to.index()].deliver(self.pe, tag, Message { payload: payload.to_vec(), fds });
+        Ok(())
+    }
+
+    fn recv(&self, from: Pe, tag: Tag, deadline: Deadline) -> Result<Message> {
+        self.mine().recv(from, tag, deadline)
+    }
+
+    fn watch(&self, observer: Arc<dyn Liveness>) {
+        self.mine().watch(observer);
+    }
+
+    fn failed(&self) -> Vec<Pe> {
+        self.mine().failed()
+    }
+
+    fn close(&self) {
+        self.end("the bootstrap is closed", |peer, me| peer.peer_left(me));
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        self.die();
+    }
+}

@@ -1,0 +1,275 @@
+//! Starting over sockets: who is missing, who does not belong, who does not keep to the protocol.
+
+use std::io::{Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use symm_core::bootstrap::{Bootstrap, Group, Tag, Unix};
+use symm_core::{Config, Deadline, Error, Pe, Result};
+
+const T: Tag = Tag { team: 3, seq: 0 };
+
+fn long() -> Deadline {
+    Deadline::after(Duration::from_secs(60))
+}
+
+/// A job name that no other test, process or run has.
+fn job() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("start-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn config(job: &str, pe: u32, n: u32) -> Config {
+    let mut c = Config::default();
+    (c.pe, c.n_pes, c.job) = (Some(pe), Some(n), Some(job.to_owned()));
+    c.init_timeout = Duration::from_secs(30);
+    c
+}
+
+fn join_all(configs: impl IntoIterator<Item = Config>) -> Vec<Result<Arc<dyn Bootstrap>>> {
+    let threads: Vec<_> = configs.into_iter().map(|c| thread::spawn(move || Unix::join(&c))).collect();
+    threads.into_iter().map(|t| t.join().expect("no panic")).collect()
+}
+
+fn joined(job: &str, n: u32) -> Vec<Arc<dyn Bootstrap>> {
+    join_all((0..n).map(|pe| config(job, pe, n))).into_iter().map(|r| r.expect("complete")).collect()
+}
+
+fn works(world: &[Arc<dyn Bootstrap>]) -> bool {
+    thread::scope(|s| {
+        let run = |b: &Arc<dyn Bootstrap>| {
+            let all = (0..b.n_pes()).map(Pe::from).collect();
+            Group::new(Arc::clone(b), 1, all).and_then(|g| g.barrier("works", long())).is_ok()
+        };
+        let threads: Vec<_> = world.iter().map(|b| s.spawn(move || run(b))).collect();
+        threads.into_iter().all(|t| t.join().expect("no panic"))
+    })
+}
+
+#[test]
+fn start_up_names_every_pe_that_did_not_come() {
+    let name = job();
+    let ends = join_all([1, 3].map(|pe| {
+        let mut c = config(&name, pe, 5);
+        c.init_timeout = Duration::from_millis(if pe == 1 { 500 } else { 10_000 });
+        c
+    }));
+    match &ends[0] {
+        Err(Error::Timeout { op: "init", late, expected: 4, got: 1, .. }) => {
+            assert_eq!(*late, [Pe(0), Pe(2), Pe(4)]);
+        }
+        other => panic!("{other:?}"),
+    }
+    // PE 3 has more patience, and sees PE 1 give up.
+    assert!(matches!(&ends[1], Err(Error::PeerFailed { pe: Pe(1), .. })), "{:?}", ends[1]);
+}
+
+#[test]
+fn an_address_in_use_is_named_and_free_again_after_the_job() {
+    let name = job();
+    let world = joined(&name, 2);
+    let e = Unix::join(&config(&name, 1, 2)).expect_err("taken");
+    let address = format!("@symm-mem/{}/{name}/1", rustix::process::getuid().as_raw());
+    assert!(matches!(&e, Error::Bootstrap { call: "bind", why } if why.contains(&address)), "{e}");
+    assert!(works(&world));
+    world.iter().for_each(|b| b.close());
+    let again = joined(&name, 2);
+    assert!(works(&again));
+    drop(again);
+    assert!(works(&joined(&name, 2)));
+}
+
+#[test]
+fn another_world_size_fails_on_both_at_once() {
+    let name = job();
+    let began = Instant::now();
+    for (i, end) in join_all([config(&name, 0, 2), config(&name, 1, 3)]).into_iter().enumerate() {
+        match end {
+            Err(Error::SettingDiffers { name: "SYMM_N_PES", pe, theirs, ours }) => {
+                assert_eq!((pe.index(), theirs, ours), (1 - i, (3 - i).to_string(), (2 + i).to_string()));
+            }
+            other => panic!("PE {i}: {other:?}"),
+        }
+    }
+    assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+fn address(name: &str, pe: u32) -> SocketAddr {
+    let uid = rustix::process::getuid().as_raw();
+    SocketAddr::from_abstract_name(format!("symm-mem/{uid}/{name}/{pe}")).expect("short enough")
+}
+
+fn knock(address: &SocketAddr) -> UnixStream {
+    let began = Instant::now();
+    loop {
+        match UnixStream::connect_addr(address) {
+            Ok(s) => return s,
+            Err(e) => assert!(began.elapsed() < Duration::from_secs(10), "{e}"),
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A greeting as a PE sends it.
+fn greeting(version: u32, n_pes: u32, pe: u32, name: &str) -> Vec<u8> {
+    let mut bytes = b"symmboot".to_vec();
+    for w in [version, n_pes, pe, name.len() as u32] {
+        bytes.extend(w.to_le_bytes());
+    }
+    bytes.extend(name.as_bytes());
+    bytes.resize(8 + 16 + 64, 0);
+    bytes
+}
+
+#[test]
+fn strangers_at_the_door_are_dropped_and_the_job_starts() {
+    let name = job();
+    let c = config(&name, 0, 2);
+    let zero = thread::spawn(move || Unix::join(&c));
+    let door = address(&name, 0);
+    let mut seed = 1_u64;
+    let mut strangers = Vec::new();
+    for round in 0..200 {
+        let mut s = knock(&door);
+        let mut bytes = vec![0; round * 7];
+        for b in &mut bytes {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
+            *b = (seed >> 56) as u8;
+        }
+        match round % 5 {
+            0 => bytes.clear(),
+            1 => bytes = b"symmboot".to_vec(),
+            2 => bytes = greeting(1, 2, 7, &name),
+            3 => bytes = greeting(1, 2, 1, "another-job"),
+            _ => {}
+        }
+        // Fails where the other end hung up already.
+        let _ = s.write_all(&bytes);
+        strangers.push(s);
+    }
+    // One that announces a job name of 4 GiB.
+    let mut s = knock(&door);
+    let mut bytes = greeting(1, 2, 1, &name);
+    bytes[20..24].fill(0xff);
+    s.write_all(&bytes).expect("room for a greeting");
+    assert_eq!(s.read(&mut [0; 8]).expect("closed"), 0, "dropped without an answer");
+    let one = Unix::join(&config(&name, 1, 2)).expect("let in among strangers");
+    let zero = zero.join().expect("no panic").expect("complete");
+    assert!(works(&[zero, one]));
+}
+
+#[test]
+fn after_the_start_the_door_is_shut_and_the_address_taken() {
+    let name = job();
+    let world = joined(&name, 2);
+    assert!(UnixStream::connect_addr(&address(&name, 0)).is_err());
+    assert!(UnixListener::bind_addr(&address(&name, 0)).is_err());
+    assert!(works(&world));
+}
+
+/// Joins as PE 1 by hand, over a plain socket.
+fn impostor() -> (UnixStream, Arc<dyn Bootstrap>) {
+    let name = job();
+    let c = config(&name, 0, 2);
+    let zero = thread::spawn(move || Unix::join(&c));
+    let mut s = knock(&address(&name, 0));
+    s.write_all(&greeting(1, 2, 1, &name)).expect("room for a greeting");
+    s.read_exact(&mut [0; 24]).expect("a welcome");
+    (s, zero.join().expect("no panic").expect("complete"))
+}
+
+#[test]
+fn a_pe_number_that_is_here_already_is_refused() {
+    let name = job();
+    let c = config(&name, 0, 3);
+    let zero = thread::spawn(move || Unix::join(&c));
+    let mut answers = [[0; 24]; 2];
+    let mut first = Vec::new();
+    for answer in &mut answers {
+        let mut s = knock(&address(&name, 0));
+        s.write_all(&greeting(1, 3, 1, &name)).expect("room for a greeting");
+        s.read_exact(answer).expect("an answer");
+        first.push(s);
+    }
+    assert_eq!((answers[0][8], answers[1][8]), (0, 3), "welcome, then duplicate");
+    let mut s = knock(&address(&name, 0));
+    s.write_all(&greeting(1, 3, 2, &name)).expect("room for a greeting");
+    let zero = zero.join().expect("no panic").expect("the duplicate changed nothing");
+    assert_eq!(zero.failed(), []);
+}
+
+#[test]
+fn a_peer_that_breaks_the_protocol_is_failed() {
+    let frame = |magic: &[u8; 4], kind: u16, fds: u16, len: u64| {
+        let mut h = magic.to_vec();
+        h.extend(kind.to_le_bytes());
+        h.extend(fds.to_le_bytes());
+        h.extend(len.to_le_bytes());
+        h.extend([0; 16]);
+        h
+    };
+    for (bytes, why) in [
+        (frame(b"symx", 1, 0, 0), "no frame"),
+        (frame(b"symf", 9, 0, 0), "unknown kind"),
+        (frame(b"symf", 1, 0, u64::MAX), "are allowed"),
+        (frame(b"symf", 1, 3, 0), "file descriptors"),
+        (frame(b"symf", 1, 0, 10), "middle of a message"),
+    ] {
+        let (mut s, zero) = impostor();
+        s.write_all(&bytes).expect("room");
+        s.shutdown(std::net::Shutdown::Write).expect("open");
+        match zero.recv(Pe(1), T, long()) {
+            Err(Error::PeerFailed { pe: Pe(1), why: got }) => assert!(got.contains(why), "{got}"),
+            other => panic!("{why}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn another_version_fails_with_both_numbers() {
+    let name = job();
+    let c = config(&name, 0, 2);
+    let zero = thread::spawn(move || Unix::join(&c).map(drop));
+    let mut s = knock(&address(&name, 0));
+    s.write_all(&greeting(2, 2, 1, &name)).expect("room for a greeting");
+    let mut answer = [0; 24];
+    s.read_exact(&mut answer).expect("an answer");
+    assert_eq!(answer[8..16], [1, 0, 0, 0, 1, 0, 0, 0], "verdict and version");
+    let e = zero.join().expect("no panic").expect_err("cannot work");
+    assert!(e.to_string().contains("version 2") && e.to_string().contains("version 1"), "{e}");
+}
+
+#[test]
+fn a_silent_peer_blocks_no_sender() {
+    let (s, zero) = impostor();
+    let began = Instant::now();
+    for _ in 0..64 {
+        zero.send(Pe(1), T, &vec![1; 1 << 20], &[]).expect("queued");
+    }
+    assert!(began.elapsed() < Duration::from_secs(5));
+    drop(s);
+    assert!(matches!(zero.recv(Pe(1), T, long()), Err(Error::PeerFailed { .. })));
+}
+
+#[test]
+fn nothing_is_inherited_by_a_program() {
+    let world = joined(&job(), 3);
+    let count = |text: &str| text.matches("socket:").count() + text.matches("anon_inode").count();
+    let list = |path: &str| {
+        let out =
+            Command::new("ls").args(["-l", path]).stdin(std::process::Stdio::null()).output().expect("ls");
+        String::from_utf8(out.stdout).expect("text")
+    };
+    let here = list(&format!("/proc/{}/fd", std::process::id()));
+    assert!(count(&here) >= 3 * 3, "{here}");
+    let there = list("/proc/self/fd");
+    assert!(there.contains("/proc/"), "{there}");
+    // Standard error may be anything; it is the only descriptor that `output` lets through.
+    assert!(count(&there) == 0, "{there}");
+    assert!(works(&world));
+}
