@@ -84,6 +84,17 @@ impl Group {
         Tag { team: self.id, seq: self.seq.fetch_add(1, Ordering::Relaxed) }
     }
 
+    /// Tags taken so far.
+    pub fn count(&self) -> u64 {
+        self.seq.load(Ordering::Relaxed)
+    }
+
+    /// Makes [`count`](Self::count) at least `count`: for members that agree on where to go on after calls that not all
+    /// of them made.
+    pub fn catch_up(&self, count: u64) {
+        self.seq.fetch_max(count, Ordering::Relaxed);
+    }
+
     /// Gathers every member's bytes, in rank order. Lengths may differ.
     ///
     /// # Collective

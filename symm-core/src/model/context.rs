@@ -24,6 +24,8 @@ pub(crate) struct ContextInner<B: Backend> {
     /// Counted down from the largest number, so that it is never an allocation's.
     id: AllocationId,
     block: Option<Block<B>>,
+    /// Peers' segments that hold nothing else.
+    dedicated: Vec<(Pe, u64)>,
 }
 
 impl<B: Backend> std::fmt::Debug for ContextInner<B> {
@@ -49,7 +51,7 @@ impl<B: Backend> Drop for ContextInner<B> {
             marker: Some(marker),
             blocks: vec![(Use::Internal, block)],
             cores: Vec::new(),
-            dedicated: Vec::new(),
+            dedicated: std::mem::take(&mut self.dedicated),
             tell: peers.clone(),
             awaiting: peers,
         });
@@ -115,7 +117,14 @@ impl<B: Backend> Context<B> {
         let mut contexts = team.contexts.lock();
         let id = (team.group.id(), u64::MAX - contexts.len() as u64);
         world.retirement.lock().born(id);
-        let inner = Arc::new(ContextInner { team: team.clone(), raw, layout, id, block: Some(block) });
+        let inner = Arc::new(ContextInner {
+            team: team.clone(),
+            raw,
+            layout,
+            id,
+            block: Some(block),
+            dedicated: setup.dedicated(&offers),
+        });
         contexts.push(Arc::downgrade(&inner));
         drop(contexts);
         Ok(Context { inner })

@@ -5,9 +5,74 @@ use std::sync::Weak;
 use super::setup::{decode, encode};
 use super::team::TeamInner;
 use crate::backend::Backend;
+use crate::bootstrap::{Group, Tag};
 use crate::capability::Capabilities;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+
+/// Mixed into a team's id for the messages of its recoveries: calls of `recover` need not be as many on every member,
+/// so they must not move the counter by which the team's other collectives are numbered.
+const RECOVER: u64 = u64::from_le_bytes(*b"recover.");
+
+/// How far a member is with the recovery under way. One that timed out is continued by the next call: what was sent is
+/// not sent again, what came is kept, so a member that came late to the first call meets the second.
+#[derive(Debug, Default)]
+pub(crate) struct Recovery {
+    /// Recoveries that this member has completed.
+    completed: u64,
+    /// The exchange of epochs, and the barrier after everything was zeroed.
+    steps: [Step; 2],
+}
+
+#[derive(Debug, Default)]
+struct Step {
+    /// Ranks below have been sent to.
+    sent: usize,
+    /// What came, by rank.
+    parts: Vec<Option<Vec<u8>>>,
+}
+
+impl Recovery {
+    /// Gathers every member's bytes in step `step`, or continues to.
+    fn gather(
+        &mut self,
+        group: &Group,
+        step: usize,
+        mine: &[u8],
+        deadline: Deadline,
+    ) -> Result<Vec<Vec<u8>>> {
+        let tag = Tag { team: group.id() ^ RECOVER, seq: 2 * self.completed + step as u64 };
+        let Step { sent, parts } = &mut self.steps[step];
+        parts.resize(group.len(), None);
+        while *sent < group.len() {
+            if *sent != group.my_rank() {
+                group.bootstrap().send(group.members()[*sent], tag, mine, &[])?;
+            }
+            *sent += 1;
+        }
+        parts[group.my_rank()] = Some(mine.to_vec());
+        let mut late = Vec::new();
+        for (part, pe) in parts.iter_mut().zip(group.members()) {
+            if part.is_none() {
+                match group.bootstrap().recv(*pe, tag, deadline) {
+                    Ok(message) => *part = Some(message.payload),
+                    Err(Error::Timeout { .. }) => late.push(*pe),
+                    Err(e) => return Err(e),
+                }
+            }
+        }
+        if !late.is_empty() {
+            let (expected, got) = (group.len() as u64, (group.len() - late.len()) as u64);
+            let (op, phase, waited) = ("recover", "exchange", deadline.waited());
+            return Err(Error::Timeout { op, phase, late, expected, got, waited });
+        }
+        Ok(parts.iter().flatten().cloned().collect())
+    }
+
+    fn complete(&mut self) {
+        *self = Recovery { completed: self.completed + 1, ..Recovery::default() };
+    }
+}
 
 pub(crate) fn recover<B: Backend>(team: &TeamInner<B>) -> Result<()> {
     let world = &team.world;
@@ -32,10 +97,14 @@ pub(crate) fn recover<B: Backend>(team: &TeamInner<B>) -> Result<()> {
     for c in &contexts {
         epochs.push(c.as_ref().map_or(Ok(0), |c| world.backend.context_epoch(&c.raw))?);
     }
-    let all = team.group.all_gather("recover", &encode(&epochs), deadline)?;
+    let mut recovery = team.recovery.lock();
+    let mine = encode(&(&epochs, team.group.count()));
+    let all = recovery.gather(&team.group, 0, &mine, deadline)?;
     let mut next = epochs;
     for (bytes, pe) in all.iter().zip(team.group.members()) {
-        let theirs: Vec<u64> = decode("recover", *pe, bytes)?;
+        let (theirs, count): (Vec<u64>, u64) = decode("recover", *pe, bytes)?;
+        // A rendezvous that timed out was counted only by those who came to it.
+        team.group.catch_up(count);
         if theirs.len() != next.len() {
             let why = format!("PE {pe} made {} contexts of the team, this PE {}", theirs.len(), next.len());
             return Err(Error::Bootstrap { call: "recover", why });
@@ -55,11 +124,16 @@ pub(crate) fn recover<B: Backend>(team: &TeamInner<B>) -> Result<()> {
             unsafe { world.backend.reset_context(&c.raw, epoch + 1)? };
         }
     }
+    recovery.gather(&team.group, 1, &[], deadline)?;
+    recovery.complete();
+    // Only now: after a timeout above the failure is still there. What a faster peer does from here on writes memory
+    // of this PE, never its status.
     team.status.as_ref().clear();
     for pe in world.boot.failed() {
         if team.group.members().contains(&pe) {
+            world.peer_failed(pe);
             return Err(Error::PeerFailed { pe, why: "its connection closed".to_owned() });
         }
     }
-    team.group.barrier("recover", deadline)
+    Ok(())
 }

@@ -114,13 +114,7 @@ fn exchange<B: Backend>(
         });
     };
     let me = team.rank();
-    let dedicated: Dedicated = offers
-        .iter()
-        .zip(team.members())
-        .enumerate()
-        .filter(|(rank, (o, _))| *rank != me && o.places[0].dedicated)
-        .map(|(_, (o, pe))| (*pe, o.places[0].segment))
-        .collect();
+    let dedicated: Dedicated = setup.dedicated(&offers);
     let bound = setup.regions(&offers, &[data_block, pad_block]).and_then(|mut regions| {
         let pads = regions.pop().unwrap_or_default();
         let data = regions.pop().unwrap_or_default();

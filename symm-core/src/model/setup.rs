@@ -121,6 +121,14 @@ impl<B: Backend> Setup<'_, B> {
         Ok(regions)
     }
 
+    /// Peers' segments that hold nothing but what they offer: forgotten with it.
+    pub(crate) fn dedicated(&self, offers: &[Offer]) -> Vec<(Pe, u64)> {
+        let me = self.group.my_rank();
+        let peers = offers.iter().zip(self.group.members()).enumerate().filter(|(rank, _)| *rank != me);
+        let places = peers.flat_map(|(_, (offer, pe))| offer.places.iter().map(|place| (*pe, place)));
+        places.filter(|(_, place)| place.dedicated).map(|(pe, place)| (pe, place.segment)).collect()
+    }
+
     fn send_segments(&self, pe: Pe, blocks: &[&Block<B>]) -> Result<()> {
         for block in blocks {
             if !self.world.imports.lock().mark_sent(pe, block.segment_id) {

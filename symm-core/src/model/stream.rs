@@ -86,12 +86,20 @@ impl<B: Backend> Stream<B> {
     /// # Errors
     /// [`Error::InvalidArgument`] if the types differ.
     pub fn read<T: Element>(&self, src: &Span<B>) -> Result<Vec<T>> {
-        self.world.check_open("read")?;
-        check_host("read", src, T::DTYPE, src.len)?;
         let mut dst = vec![T::zeroed(); src.len];
-        // SAFETY: `src` has as many bytes as `dst` and is kept valid by its keeper or by its creator's promise.
-        unsafe { self.world.backend.copy_out(&self.raw, src.addr, bytemuck::cast_slice_mut(&mut dst))? };
+        self.read_into(src, &mut dst)?;
         Ok(dst)
+    }
+
+    /// Copies `src` to `dst` on the host in stream order; returns when it is there.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the types or lengths differ.
+    pub fn read_into<T: Element>(&self, src: &Span<B>, dst: &mut [T]) -> Result<()> {
+        self.world.check_open("read")?;
+        check_host("read", src, T::DTYPE, dst.len())?;
+        // SAFETY: `src` has as many bytes as `dst` and is kept valid by its keeper or by its creator's promise.
+        unsafe { self.world.backend.copy_out(&self.raw, src.addr, bytemuck::cast_slice_mut(dst)) }
     }
 
     /// Enqueues filling every byte of `dst` with `value`.

@@ -7,6 +7,7 @@ use super::context::{Context, ContextInner};
 use super::handle::HandleCore;
 use super::lock::Lock;
 use super::log::{AllocationLog, Digest};
+use super::recover::Recovery;
 use super::setup::{Offer, Setup, decode, encode};
 use super::tensor::Tensor;
 use super::world::WorldInner;
@@ -28,6 +29,7 @@ pub(crate) struct TeamInner<B: Backend> {
     /// Handles over this team.
     pub(crate) handles: Lock<Vec<Weak<HandleCore<B>>>>,
     timeout: Lock<Duration>,
+    pub(crate) recovery: Lock<Recovery>,
 }
 
 impl<B: Backend> std::fmt::Debug for TeamInner<B> {
@@ -82,6 +84,7 @@ impl<B: Backend> Team<B> {
             contexts: Lock::new(Vec::new()),
             handles: Lock::new(Vec::new()),
             timeout: Lock::new(world.config.timeout),
+            recovery: Lock::new(Recovery::default()),
             group,
         });
         let context = Context::create(&inner, default_max_splits(inner.group.len()))?;

@@ -112,7 +112,7 @@ impl<B: Backend> WorldInner<B> {
         fnv(hash, &count.to_le_bytes())
     }
 
-    fn peer_failed(&self, pe: Pe) {
+    pub(crate) fn peer_failed(&self, pe: Pe) {
         let teams: Vec<_> = self.teams.lock().iter().filter_map(Weak::upgrade).collect();
         for team in teams {
             if team.group.members().contains(&pe) {

@@ -133,15 +133,39 @@ pub fn expert_apply(float: Float, expert: usize, row: &mut [u8]) {
 /// Sums a token's rows with their weights, in the order given, into `out`; without choices `out` becomes zeros. Every
 /// row has the length of `out`; elements that a shorter one lacks count as zero.
 pub fn combine_row(float: Float, choices: &[(f32, &[u8])], out: &mut [u8]) {
-    let size = float.size();
-    for (column, element) in out.chunks_exact_mut(size).enumerate() {
-        let mut sum = 0.0f32;
-        for (weight, row) in choices {
-            let y = row.get(column * size..(column + 1) * size).map_or(0.0, |bytes| float.load(bytes));
-            let product = weight * y;
-            sum += product;
+    use half::{bf16, f16};
+    match float {
+        Float::BF16 => {
+            combine(choices, out, |b| bf16::from_ne_bytes(b).to_f32(), |v| bf16::from_f32(v).to_ne_bytes());
         }
-        float.store(sum, element);
+        Float::F16 => {
+            combine(choices, out, |b| f16::from_ne_bytes(b).to_f32(), |v| f16::from_f32(v).to_ne_bytes());
+        }
+        Float::F32 => combine(choices, out, f32::from_ne_bytes, f32::to_ne_bytes),
+    }
+}
+
+/// [`combine_row`] for elements of N bytes. Goes choice by choice through blocks of columns, whose sums stay near: that
+/// a compiler can do in vectors, and each column is still added in the order of the choices.
+fn combine<const N: usize>(
+    choices: &[(f32, &[u8])],
+    out: &mut [u8],
+    load: impl Fn([u8; N]) -> f32,
+    store: impl Fn(f32) -> [u8; N],
+) {
+    const COLUMNS: usize = 64;
+    for (block, out) in out.chunks_mut(COLUMNS * N).enumerate() {
+        let mut sums = [0.0f32; COLUMNS];
+        for (weight, row) in choices {
+            let columns = row.get(block * COLUMNS * N..).unwrap_or_default();
+            for (sum, element) in sums.iter_mut().zip(columns.as_chunks::<N>().0) {
+                let product = weight * load(*element);
+                *sum += product;
+            }
+        }
+        for (element, sum) in out.as_chunks_mut::<N>().0.iter_mut().zip(sums) {
+            *element = store(sum);
+        }
     }
 }
 

@@ -124,9 +124,15 @@ impl Reader {
         if bytes.trim_ascii().is_empty() {
             return Ok(());
         }
-        let value: Value = serde_json::from_slice(bytes).map_err(|e| Problem {
-            field: field_before(bytes, e.column()).unwrap_or_else(|| "line".to_owned()),
-            message: format!("broken JSON: {e}"),
+        // Without the line's end, so that JSON which stops too early does so in this line.
+        let bytes = bytes.trim_ascii_end();
+        let value: Value = serde_json::from_slice(bytes).map_err(|e| {
+            let text = e.to_string();
+            let (cause, column) = (text.split(" at line ").next().unwrap_or_default(), e.column());
+            Problem {
+                field: field_before(bytes, column).unwrap_or_else(|| "line".to_owned()),
+                message: format!("broken JSON: {cause} at column {column}"),
+            }
         })?;
         let Value::Object(object) = value else { return problem("line", "expected a JSON object") };
         match object.get("type") {

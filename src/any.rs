@@ -1,0 +1,467 @@
+//! The one place that lists backends: an enum that is itself a [`Backend`], so that `World`, `Team` and `Handle` are
+//! plain types that C and Python can hold.
+//!
+//! Every value made by one backend is only ever given back to it, since values never leave their world; a mixture is
+//! answered with an error all the same.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(feature = "cuda")]
+use symm_core::Error;
+use symm_core::backend::{
+    Addr, Backend, ContextParts, DevicePtrs, Exchange, ExchangeOutput, Export, Get, HandleParts, PadSignal,
+    Put, Reach, Region, WaitUntil,
+};
+use symm_core::bootstrap::Bootstrap;
+use symm_core::capability::Capabilities;
+use symm_core::status::StatusRecord;
+use symm_core::{Config, Pe, Result};
+
+use crate::select;
+
+macro_rules! erased {
+    ($($(#[$doc:meta])* $any:ident = $assoc:ident $(+ $derive:ident)?;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug $(, $derive)?)]
+        #[non_exhaustive]
+        pub enum $any {
+            /// Of the host backend.
+            Host(<symm_host::Host as Backend>::$assoc),
+            /// Of the CUDA backend.
+            #[cfg(feature = "cuda")]
+            Cuda(<symm_cuda::Cuda as Backend>::$assoc),
+        }
+    )*};
+}
+
+erased! {
+    /// A segment of whichever backend.
+    AnySegment = Segment + Clone;
+    /// A mapping of whichever backend.
+    AnyMapping = Mapping + Clone;
+    /// A stream of whichever backend.
+    AnyStream = Stream + Clone;
+    /// A marker of whichever backend.
+    AnyMarker = Marker;
+    /// A graph of whichever backend.
+    AnyGraph = Graph;
+    /// A status record of whichever backend.
+    AnyStatus = Status + Clone;
+    /// A handle of whichever backend.
+    AnyHandle = RawHandle;
+    /// A context of whichever backend.
+    AnyContext = RawContext;
+}
+
+#[derive(Debug)]
+pub(crate) enum Chosen {
+    Host(symm_host::Host),
+    #[cfg(feature = "cuda")]
+    Cuda(symm_cuda::Cuda),
+}
+
+/// The backend that `init` chose for the world, with the reason.
+#[derive(Debug)]
+pub struct AnyBackend {
+    chosen: Chosen,
+    why: String,
+}
+
+impl AnyBackend {
+    /// Why this backend was chosen, in one sentence.
+    pub fn why(&self) -> &str {
+        &self.why
+    }
+}
+
+impl AsRef<StatusRecord> for AnyStatus {
+    fn as_ref(&self) -> &StatusRecord {
+        match self {
+            AnyStatus::Host(s) => s.as_ref(),
+            #[cfg(feature = "cuda")]
+            AnyStatus::Cuda(s) => s.as_ref(),
+        }
+    }
+}
+
+/// Runs an expression on the chosen backend, with the arguments' variants of that backend.
+macro_rules! on {
+    ($self:ident, |$b:ident $(, $arg:ident: $any:ident)*| $body:expr $(=> $wrap:ident)?) => {
+        match (&$self.chosen, $($arg),*) {
+            (Chosen::Host($b), $($any::Host($arg)),*) => on!(@ $body, Host $(, $wrap)?),
+            #[cfg(feature = "cuda")]
+            (Chosen::Cuda($b), $($any::Cuda($arg)),*) => on!(@ $body, Cuda $(, $wrap)?),
+            #[cfg(feature = "cuda")]
+            #[allow(unreachable_patterns, reason = "unreachable where there is no argument")]
+            _ => foreign!($self),
+        }
+    };
+    (@ $body:expr, $v:ident) => { $body };
+    (@ $body:expr, $v:ident, $wrap:ident) => { $body.map($wrap::$v) };
+}
+
+/// The answer to a value of another backend's world.
+#[cfg(feature = "cuda")]
+macro_rules! foreign {
+    ($self:ident) => {
+        Foreign::foreign($self.name())
+    };
+}
+
+#[cfg(feature = "cuda")]
+trait Foreign {
+    fn foreign(backend: &'static str) -> Self;
+}
+
+#[cfg(feature = "cuda")]
+impl<T> Foreign for Result<T> {
+    fn foreign(backend: &'static str) -> Self {
+        Err(Error::argument("backend", "value", "a value of another backend's world", backend))
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl<T> Foreign for Option<T> {
+    fn foreign(_: &'static str) -> Self {
+        None
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl Foreign for Addr {
+    fn foreign(_: &'static str) -> Self {
+        Addr::NULL
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl Foreign for DevicePtrs {
+    fn foreign(_: &'static str) -> Self {
+        DevicePtrs { buffers: Addr::NULL, pads: Addr::NULL }
+    }
+}
+
+/// The values of one variant, or the error for a mixture.
+macro_rules! regions {
+    ($regions:expr, $v:ident) => {{
+        let mut out = Vec::with_capacity($regions.len());
+        for r in $regions {
+            match r.mapping {
+                AnyMapping::$v(mapping) => out.push(Region { pe: r.pe, mapping, offset: r.offset }),
+                #[cfg(feature = "cuda")]
+                _ => return Err(mixture()),
+            }
+        }
+        out
+    }};
+}
+
+macro_rules! status {
+    ($status:expr, $v:ident) => {
+        match $status {
+            AnyStatus::$v(s) => s,
+            #[cfg(feature = "cuda")]
+            _ => return Err(mixture()),
+        }
+    };
+}
+
+#[cfg(feature = "cuda")]
+fn mixture() -> Error {
+    Error::argument("backend", "parts", "parts of two backends", "parts of one")
+}
+
+macro_rules! bind {
+    ($self:ident, $parts:ident, $method:ident, $wrap:ident, |$p:ident, $v:ident| $built:expr) => {
+        match &$self.chosen {
+            Chosen::Host(b) => {
+                let $p = $parts;
+                macro_rules! $v {
+                    (regions $e:expr) => {
+                        regions!($e, Host)
+                    };
+                    (status $e:expr) => {
+                        status!($e, Host)
+                    };
+                }
+                b.$method($built).map($wrap::Host)
+            }
+            #[cfg(feature = "cuda")]
+            Chosen::Cuda(b) => {
+                let $p = $parts;
+                macro_rules! $v {
+                    (regions $e:expr) => {
+                        regions!($e, Cuda)
+                    };
+                    (status $e:expr) => {
+                        status!($e, Cuda)
+                    };
+                }
+                b.$method($built).map($wrap::Cuda)
+            }
+        }
+    };
+}
+
+macro_rules! exchange {
+    ($b:ident, $stream:ident, $context:ident, $x:ident, $v:ident) => {{
+        let output = match &$x.output {
+            None => None,
+            Some(o) => match o.handle {
+                AnyHandle::$v(handle) => {
+                    Some(ExchangeOutput { handle, id: o.id, offset: o.offset, rows: o.rows })
+                }
+                #[cfg(feature = "cuda")]
+                _ => return Err(mixture()),
+            },
+        };
+        let exchange = Exchange {
+            form: $x.form,
+            dtype: $x.dtype,
+            row_bytes: $x.row_bytes,
+            ne: $x.ne,
+            major_align: $x.major_align,
+            input: $x.input,
+            in_rows: $x.in_rows,
+            output,
+            in_splits: $x.in_splits,
+            out_splits_offsets: $x.out_splits_offsets,
+            invalid: $x.invalid,
+            max_blocks: $x.max_blocks,
+            limit: $x.limit,
+        };
+        // SAFETY: the caller's promise, passed on.
+        unsafe { $b.exchange($stream, $context, &exchange) }
+    }};
+}
+
+// SAFETY: every method passes to one backend, whose own implementation carries the promise.
+unsafe impl Backend for AnyBackend {
+    type Segment = AnySegment;
+    type Mapping = AnyMapping;
+    type Stream = AnyStream;
+    type Marker = AnyMarker;
+    type Graph = AnyGraph;
+    type Status = AnyStatus;
+    type RawHandle = AnyHandle;
+    type RawContext = AnyContext;
+
+    fn init(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<Self> {
+        let (chosen, why) = select::choose(boot, config)?;
+        log::debug!("PE {}: {why}", boot.pe());
+        Ok(AnyBackend { chosen, why })
+    }
+
+    fn name(&self) -> &'static str {
+        match &self.chosen {
+            Chosen::Host(b) => b.name(),
+            #[cfg(feature = "cuda")]
+            Chosen::Cuda(b) => b.name(),
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        match &self.chosen {
+            Chosen::Host(b) => b.capabilities(),
+            #[cfg(feature = "cuda")]
+            Chosen::Cuda(b) => b.capabilities(),
+        }
+    }
+
+    fn reach(&self, pe: Pe) -> Reach {
+        match &self.chosen {
+            Chosen::Host(b) => b.reach(pe),
+            #[cfg(feature = "cuda")]
+            Chosen::Cuda(b) => b.reach(pe),
+        }
+    }
+
+    fn wake(&self) {
+        match &self.chosen {
+            Chosen::Host(b) => b.wake(),
+            #[cfg(feature = "cuda")]
+            Chosen::Cuda(b) => b.wake(),
+        }
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<AnySegment> {
+        on!(self, |b| b.allocate(bytes) => AnySegment)
+    }
+
+    fn base(&self, segment: &AnySegment) -> Addr {
+        on!(self, |b, segment: AnySegment| b.base(segment))
+    }
+
+    fn export(&self, segment: &AnySegment) -> Result<Export> {
+        on!(self, |b, segment: AnySegment| b.export(segment))
+    }
+
+    fn import(&self, from: Pe, export: &Export) -> Result<AnyMapping> {
+        on!(self, |b| b.import(from, export) => AnyMapping)
+    }
+
+    fn own(&self, segment: &AnySegment) -> AnyMapping {
+        match (&self.chosen, segment) {
+            (Chosen::Host(b), AnySegment::Host(s)) => AnyMapping::Host(b.own(s)),
+            #[cfg(feature = "cuda")]
+            (Chosen::Cuda(b), AnySegment::Cuda(s)) => AnyMapping::Cuda(b.own(s)),
+            #[cfg(feature = "cuda")]
+            _ => unreachable!("a world's segments are all of its backend"),
+        }
+    }
+
+    fn mapped(&self, mapping: &AnyMapping) -> Option<Addr> {
+        on!(self, |b, mapping: AnyMapping| b.mapped(mapping))
+    }
+
+    unsafe fn zero(&self, segment: &AnySegment, offset: usize, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise, passed on.
+        on!(self, |b, segment: AnySegment| unsafe { b.zero(segment, offset, bytes) })
+    }
+
+    fn status(&self) -> Result<AnyStatus> {
+        on!(self, |b| b.status() => AnyStatus)
+    }
+
+    fn bind_handle(&self, parts: HandleParts<Self>) -> Result<AnyHandle> {
+        bind!(self, parts, bind_handle, AnyHandle, |p, of| HandleParts {
+            my_rank: p.my_rank,
+            members: p.members,
+            data: of!(regions p.data),
+            data_bytes: p.data_bytes,
+            pads: of!(regions p.pads),
+            pad: p.pad,
+            status: of!(status p.status),
+        })
+    }
+
+    fn bind_context(&self, parts: ContextParts<Self>) -> Result<AnyContext> {
+        bind!(self, parts, bind_context, AnyContext, |p, of| ContextParts {
+            my_rank: p.my_rank,
+            members: p.members,
+            regions: of!(regions p.regions),
+            layout: p.layout,
+            status: of!(status p.status),
+        })
+    }
+
+    fn device_ptrs(&self, handle: &AnyHandle) -> DevicePtrs {
+        on!(self, |b, handle: AnyHandle| b.device_ptrs(handle))
+    }
+
+    fn multicast_ptr(&self, handle: &AnyHandle) -> Option<Addr> {
+        on!(self, |b, handle: AnyHandle| b.multicast_ptr(handle))
+    }
+
+    fn context_epoch(&self, context: &AnyContext) -> Result<u64> {
+        on!(self, |b, context: AnyContext| b.context_epoch(context))
+    }
+
+    unsafe fn reset_context(&self, context: &AnyContext, epoch: u64) -> Result<()> {
+        // SAFETY: the caller's promise, passed on.
+        on!(self, |b, context: AnyContext| unsafe { b.reset_context(context, epoch) })
+    }
+
+    fn stream(&self) -> Result<AnyStream> {
+        on!(self, |b| b.stream() => AnyStream)
+    }
+
+    fn synchronize(&self, stream: &AnyStream) -> Result<()> {
+        on!(self, |b, stream: AnyStream| b.synchronize(stream))
+    }
+
+    fn mark(&self) -> Result<AnyMarker> {
+        on!(self, |b| b.mark() => AnyMarker)
+    }
+
+    fn passed(&self, marker: &AnyMarker) -> Result<bool> {
+        on!(self, |b, marker: AnyMarker| b.passed(marker))
+    }
+
+    fn begin_capture(&self, stream: &AnyStream) -> Result<()> {
+        on!(self, |b, stream: AnyStream| b.begin_capture(stream))
+    }
+
+    fn end_capture(&self, stream: &AnyStream) -> Result<AnyGraph> {
+        on!(self, |b, stream: AnyStream| b.end_capture(stream) => AnyGraph)
+    }
+
+    unsafe fn launch(&self, graph: &AnyGraph, stream: &AnyStream) -> Result<()> {
+        // SAFETY: the caller's promise, passed on.
+        on!(self, |b, graph: AnyGraph, stream: AnyStream| unsafe { b.launch(graph, stream) })
+    }
+
+    unsafe fn copy_in(&self, stream: &AnyStream, dst: Addr, src: &[u8]) -> Result<()> {
+        // SAFETY: the caller's promise, passed on.
+        on!(self, |b, stream: AnyStream| unsafe { b.copy_in(stream, dst, src) })
+    }
+
+    unsafe fn copy_out(&self, stream: &AnyStream, src: Addr, dst: &mut [u8]) -> Result<()> {
+        // SAFETY: the caller's promise, passed on.
+        on!(self, |b, stream: AnyStream| unsafe { b.copy_out(stream, src, dst) })
+    }
+
+    unsafe fn fill(&self, stream: &AnyStream, dst: Addr, value: u8, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise, passed on.
+        on!(self, |b, stream: AnyStream| unsafe { b.fill(stream, dst, value, bytes) })
+    }
+
+    unsafe fn copy(&self, stream: &AnyStream, dst: Addr, src: Addr, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise, passed on.
+        on!(self, |b, stream: AnyStream| unsafe { b.copy(stream, dst, src, bytes) })
+    }
+
+    unsafe fn put(&self, stream: &AnyStream, handle: &AnyHandle, put: &Put) -> Result<()> {
+        // SAFETY: the caller's promise, passed on.
+        on!(self, |b, stream: AnyStream, handle: AnyHandle| unsafe { b.put(stream, handle, put) })
+    }
+
+    unsafe fn get(&self, stream: &AnyStream, handle: &AnyHandle, get: &Get) -> Result<()> {
+        // SAFETY: the caller's promise, passed on.
+        on!(self, |b, stream: AnyStream, handle: AnyHandle| unsafe { b.get(stream, handle, get) })
+    }
+
+    fn put_signal(&self, stream: &AnyStream, handle: &AnyHandle, signal: &PadSignal) -> Result<()> {
+        on!(self, |b, stream: AnyStream, handle: AnyHandle| b.put_signal(stream, handle, signal))
+    }
+
+    fn wait_signal(&self, stream: &AnyStream, handle: &AnyHandle, signal: &PadSignal) -> Result<()> {
+        on!(self, |b, stream: AnyStream, handle: AnyHandle| b.wait_signal(stream, handle, signal))
+    }
+
+    fn wait_until(&self, stream: &AnyStream, handle: &AnyHandle, wait: &WaitUntil) -> Result<()> {
+        on!(self, |b, stream: AnyStream, handle: AnyHandle| b.wait_until(stream, handle, wait))
+    }
+
+    fn barrier(&self, stream: &AnyStream, handle: &AnyHandle, channel: usize, limit: Duration) -> Result<()> {
+        on!(self, |b, stream: AnyStream, handle: AnyHandle| b.barrier(stream, handle, channel, limit))
+    }
+
+    fn fence(&self, stream: &AnyStream) -> Result<()> {
+        on!(self, |b, stream: AnyStream| b.fence(stream))
+    }
+
+    fn quiet(&self, stream: &AnyStream, status: &AnyStatus, limit: Duration) -> Result<()> {
+        on!(self, |b, stream: AnyStream, status: AnyStatus| b.quiet(stream, status, limit))
+    }
+
+    unsafe fn exchange(
+        &self,
+        stream: &AnyStream,
+        context: &AnyContext,
+        x: &Exchange<'_, Self>,
+    ) -> Result<()> {
+        match (&self.chosen, stream, context) {
+            (Chosen::Host(b), AnyStream::Host(s), AnyContext::Host(c)) => exchange!(b, s, c, x, Host),
+            #[cfg(feature = "cuda")]
+            (Chosen::Cuda(b), AnyStream::Cuda(s), AnyContext::Cuda(c)) => exchange!(b, s, c, x, Cuda),
+            #[cfg(feature = "cuda")]
+            _ => Err(mixture()),
+        }
+    }
+
+    fn finalize(&self) -> Result<()> {
+        on!(self, |b| b.finalize())
+    }
+}

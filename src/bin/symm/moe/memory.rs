@@ -1,0 +1,180 @@
+//! How much memory a job needs, and how much there is: looked at before anything is allocated.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use symm::Config;
+use symm::moe::{Counts, Trace, experts_per_pe};
+use symm_core::layout::{ContextLayout, default_max_splits};
+
+/// Bound on the memory of a job whose row length nobody asked for.
+pub(super) const DEFAULT_LIMIT: u64 = 2 << 30;
+/// Row lengths that a default is lowered to are multiples of this, and not less.
+pub(super) const DEFAULT_HIDDEN_STEP: usize = 16;
+
+/// What decides the memory of a job, all but the row length.
+pub(super) struct Shape<'a> {
+    pub(super) trace: &'a Trace,
+    pub(super) counts: &'a Counts,
+    pub(super) pes: usize,
+    pub(super) config: &'a Config,
+    /// Whether symmetric memory is the host's; else only host buffers count.
+    pub(super) on_host: bool,
+}
+
+impl Shape<'_> {
+    /// Bytes of the whole job, all PEs, for rows of `row_bytes`. Saturates.
+    pub(super) fn bytes(&self, row_bytes: u64) -> u64 {
+        let max = |v: &[u64]| v.iter().copied().max().unwrap_or(0).max(1);
+        let (pes, counts) = (self.pes as u64, self.counts);
+        // Outputs are symmetric, so every PE has what the busiest needs.
+        let symmetric = pes.saturating_mul(max(&counts.received_padded).saturating_add(max(&counts.sent)));
+        // Dispatch input.
+        let local = counts.rows.saturating_add(pes);
+        // Inputs and expected results of two kinds of step, results; and the rows read back to be added.
+        let host = (5 * self.trace.tokens as u64).saturating_add(counts.rows);
+        let rows = if self.on_host { symmetric.saturating_add(local).saturating_add(host) } else { host };
+        let tokens_and_plans = (self.trace.ids.len() as u64).saturating_mul(8 * (pes + 2));
+        let fixed = if self.on_host { pes.saturating_mul(self.fixed_bytes()) } else { 0 };
+        rows.saturating_mul(row_bytes).saturating_add(tokens_and_plans).saturating_add(fixed)
+    }
+
+    /// What a PE has whatever the rows: pools, contexts, splits, and the process itself.
+    fn fixed_bytes(&self) -> u64 {
+        const PROCESS: u64 = 4 << 20;
+        let pools = 2 * self.config.pool_bytes as u64;
+        let splits = self.pes.saturating_mul(experts_per_pe(self.trace.experts, self.pes));
+        let own = default_max_splits(self.pes);
+        let mut contexts = context_bytes(self.pes, own);
+        if splits > own {
+            contexts = contexts.saturating_add(context_bytes(self.pes, splits));
+        }
+        contexts.saturating_add(pools).saturating_add(40 * splits as u64).saturating_add(PROCESS)
+    }
+
+    /// The largest row length up to `hidden` with which the job stays within [`DEFAULT_LIMIT`].
+    pub(super) fn default_hidden(&self, hidden: usize, element: usize) -> usize {
+        let fits = |h: usize| self.bytes((h as u64).saturating_mul(element as u64)) <= DEFAULT_LIMIT;
+        if fits(hidden) || hidden <= DEFAULT_HIDDEN_STEP {
+            return hidden;
+        }
+        // Bytes grow with the row length, so halving the range finds the border.
+        let (mut low, mut high) = (1, hidden / DEFAULT_HIDDEN_STEP + 1);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if fits(middle * DEFAULT_HIDDEN_STEP) { low = middle } else { high = middle }
+        }
+        low * DEFAULT_HIDDEN_STEP
+    }
+}
+
+fn context_bytes(pes: usize, splits: usize) -> u64 {
+    // Beyond this the layout's own arithmetic would not fit; far too much in any case.
+    let rough = (2 * pes as u64).saturating_mul(8 * splits as u64);
+    if rough > 1 << 50 { rough } else { ContextLayout::new(pes, splits).bytes as u64 }
+}
+
+/// Bytes that this process and its children may still take: what the system calls available, less where a control
+/// group allows less. `None` if the system does not tell.
+pub(super) fn available() -> Option<u64> {
+    let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo(&text));
+    let groups =
+        fs::read_to_string("/proc/self/cgroup").ok().map(|text| group_files(&text)).unwrap_or_default();
+    groups.iter().filter_map(|(max, used)| left(max, used)).chain(system).min()
+}
+
+/// What a control group leaves; file pages that it would give up at once count as free.
+fn left(max: &Path, used: &Path) -> Option<u64> {
+    let stat = fs::read_to_string(used.with_file_name("memory.stat")).unwrap_or_default();
+    Some(number(max)?.saturating_sub(number(used)?.saturating_sub(idle_file_pages(&stat))))
+}
+
+fn idle_file_pages(stat: &str) -> u64 {
+    let field = |name: &str| stat.lines().find_map(|l| l.strip_prefix(name)?.trim().parse::<u64>().ok());
+    // Version 1 counts the children only under the second name.
+    field("total_inactive_file ").or_else(|| field("inactive_file ")).unwrap_or(0)
+}
+
+fn number(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+fn meminfo(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Files with the limit and the use of each control group that this process is in: version 2, and 1's memory controller.
+fn group_files(cgroup: &str) -> Vec<(PathBuf, PathBuf)> {
+    let mut files = Vec::new();
+    for line in cgroup.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let (root, max, used) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max", "memory.current"),
+            c if c.split(',').any(|c| c == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
+            }
+            _ => continue,
+        };
+        // A parent's limit binds its children too.
+        for group in Path::new(path.trim_start_matches('/')).ancestors() {
+            let group = Path::new(root).join(group);
+            files.push((group.join(max), group.join(used)));
+        }
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace(tokens: usize) -> Trace {
+        let ids: Vec<i32> = (0..tokens as i32 * 2).map(|i| i % 8).collect();
+        let weights = vec![0.5; ids.len()];
+        Trace { tokens, top_k: 2, experts: 8, ids, weights, hidden: None, layer: 0 }
+    }
+
+    fn with<T>(tokens: usize, f: impl FnOnce(Shape<'_>) -> T) -> T {
+        let (trace, config) = (trace(tokens), Config::default());
+        let counts = Counts::new(&trace, 4, 1).unwrap();
+        f(Shape { trace: &trace, counts: &counts, pes: 4, config: &config, on_host: true })
+    }
+
+    #[test]
+    fn more_bytes_a_row_need_more_and_never_wrap() {
+        with(1000, |shape| {
+            // 2000 rows arrive, leave, are read back; 5 × 1000 rows of tokens.
+            assert_eq!(shape.bytes(1001) - shape.bytes(1), 1000 * (4 * (500 + 500) + 2004 + 5000 + 2000));
+            assert_eq!(shape.bytes(u64::MAX), u64::MAX);
+        });
+    }
+
+    #[test]
+    fn a_default_row_is_kept_if_it_fits_and_else_the_largest_that_does() {
+        with(1000, |shape| assert_eq!(shape.default_hidden(1000, 2), 1000));
+        with(200_000, |shape| {
+            let hidden = shape.default_hidden(8192, 4);
+            assert!(hidden < 8192 && hidden % DEFAULT_HIDDEN_STEP == 0, "{hidden}");
+            let bytes = |h: usize| shape.bytes(4 * h as u64);
+            assert!(bytes(hidden) <= DEFAULT_LIMIT && bytes(hidden + DEFAULT_HIDDEN_STEP) > DEFAULT_LIMIT);
+        });
+    }
+
+    #[test]
+    fn the_system_tells_how_much_there_is() {
+        assert_eq!(meminfo("MemTotal: 9 kB\nMemAvailable:   5 kB\n"), Some(5120));
+        assert!(available().is_some_and(|n| n > 0));
+        let files = group_files("0::/a/b\n");
+        let max: Vec<_> = files.iter().map(|(m, _)| m.to_string_lossy().into_owned()).collect();
+        let expected = ["/sys/fs/cgroup/a/b/", "/sys/fs/cgroup/a/", "/sys/fs/cgroup/"];
+        assert_eq!(max, expected.map(|p| format!("{p}memory.max")));
+        assert_eq!(idle_file_pages("anon 4\ninactive_file 7\n"), 7);
+        assert_eq!(idle_file_pages("inactive_file 7\ntotal_inactive_file 9\n"), 9);
+        assert_eq!(
+            group_files("5:cpu,memory:/x\n")[0].1,
+            Path::new("/sys/fs/cgroup/memory/x/memory.usage_in_bytes")
+        );
+    }
+}

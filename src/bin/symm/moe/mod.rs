@@ -1,0 +1,58 @@
+//! `symm moe`: a whole MoE step over a routing trace, timed and verified.
+//!
+//! | file | what |
+//! |---|---|
+//! | `args`, `prepare`, `memory` | from the command line to a job that fits |
+//! | `parent`, `channel` | starts PEs, hears from them |
+//! | `pe`, `work`, `ceiling`, `compare` | what one PE does |
+//! | `report`, `say`, `error` | what comes out |
+
+mod args;
+mod ceiling;
+mod channel;
+mod compare;
+mod error;
+mod memory;
+mod parent;
+mod pe;
+mod prepare;
+mod report;
+mod say;
+mod work;
+
+use std::process::ExitCode;
+
+pub(crate) use args::Args;
+
+use channel::ToParent;
+use say::Printer;
+
+/// Runs the command: as the parent of the PEs, as one of its PEs, or as a PE of a launcher.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let mut printer = Printer::new(args.json.as_deref());
+    let failed = |printer: &mut Printer, pe, f| pe::Output::end(printer, pe, &Err(f));
+    let parent = match ToParent::from_env() {
+        Ok(parent) => parent,
+        Err(f) => return failed(&mut printer, 0, f),
+    };
+    let config = match prepare::settings(args) {
+        Ok(config) => config,
+        Err(f) => return failed(&mut printer, 0, f),
+    };
+    match parent {
+        Some(mut parent) => {
+            let trace = parent.trace.clone();
+            pe::run(args, config, trace.as_deref(), &mut parent)
+        }
+        None => {
+            let pe = config.pe;
+            if let (None | Some(0), Err(f)) = (pe, printer.check()) {
+                return failed(&mut printer, 0, f);
+            }
+            match pe {
+                Some(_) => pe::run(args, config, None, &mut printer),
+                None => parent::run(args, &config, &mut printer),
+            }
+        }
+    }
+}

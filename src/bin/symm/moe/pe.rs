@@ -1,0 +1,168 @@
+//! One PE of the job, from meeting the others to the result that all of them have.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use symm::bootstrap::{Bootstrap, Group, Unix};
+use symm::moe::Float;
+use symm::{Backend, Builder, Config, Element, Error, Pe, Reach, World};
+use symm_core::Deadline;
+
+use super::args::Args;
+use super::error::{Class, EXIT_DIFFERS, Failure};
+use super::prepare::{Job, prepare};
+use super::report::{Done, Share};
+use super::work::Work;
+
+/// Time that a job whose steps nobody asked for takes in all.
+const BUDGET: Duration = Duration::from_secs(10);
+const WARM_UP: i64 = 2;
+/// Fewest and most steps that are chosen unasked.
+const STEPS: (u64, u64) = (3, 20_000);
+/// Id of the group over which PEs compare notes.
+const GROUP: u64 = u64::from_le_bytes(*b"symm-moe");
+
+/// Who is told how a PE fares.
+pub(super) trait Output {
+    /// `done` of `of` timed steps; told by PE 0.
+    fn progress(&mut self, done: u64, of: u64);
+    /// The end, before any PE has left.
+    fn end(&mut self, pe: u32, result: &Result<Done, Failure>) -> ExitCode;
+}
+
+/// The exit status of a result.
+pub(super) fn exit(result: &Result<Done, Failure>) -> ExitCode {
+    match result {
+        Ok(done) if done.report.verified => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::from(EXIT_DIFFERS),
+        Err(f) => f.exit(),
+    }
+}
+
+/// Runs this process as the PE that `config` says it is.
+pub(super) fn run(args: &Args, config: Config, trace: Option<&Path>, output: &mut dyn Output) -> ExitCode {
+    let began = Instant::now();
+    let pe = config.pe.unwrap_or(0);
+    let group = match meet(&config) {
+        Ok(group) => group,
+        Err(e) => return output.end(pe, &Err(e.into())),
+    };
+    let deadline = || Deadline::after(config.init_timeout);
+    // Bad input ends all PEs together: one that left first might have a launcher end PE 0 before it has spoken.
+    let mut prepared =
+        args.request().and_then(|request| Ok((prepare(args, &request, &config, trace)?, request.seed)));
+    let checked = share(&group, "check", &prepared.as_ref().err(), deadline())
+        .and_then(|all: Vec<Option<Failure>>| all.into_iter().flatten().next().map_or(Ok(()), Err));
+    if let Err(f) = checked {
+        prepared = Err(f);
+    }
+    let result = prepared.and_then(|(job, seed)| {
+        let mut config = config.clone();
+        if let Some(seed) = seed {
+            config.host_seed = seed;
+        }
+        let world = Builder::from_config(config).init_over(group.bootstrap().clone())?;
+        let done = match job.float {
+            Float::BF16 => steps::<half::bf16>(&world, &group, &job, began, output),
+            Float::F16 => steps::<half::f16>(&world, &group, &job, began, output),
+            Float::F32 => steps::<f32>(&world, &group, &job, began, output),
+        }?;
+        Ok((done, world))
+    });
+    let (result, world) = match result {
+        Ok((done, world)) => (Ok(done), Some(world)),
+        Err(f) => (Err(f), None),
+    };
+    let code = output.end(pe, &result);
+    // The result stands; that a peer is gone by now changes nothing.
+    let left = match (&world, &result) {
+        (Some(world), _) => world.finalize(),
+        (None, Err(f)) if f.class == Class::Input => group.barrier("leave", deadline()),
+        _ => Ok(()),
+    };
+    if let Err(e) = left {
+        log::debug!("PE {pe}: leaving: {e}");
+    }
+    group.bootstrap().close();
+    code
+}
+
+/// Connects the PEs.
+fn meet(config: &Config) -> Result<Group, Error> {
+    // A backend that nobody has is found out later, by all PEs together.
+    let mut config = config.clone();
+    config.backend = Config::default().backend;
+    let boot: Arc<dyn Bootstrap> = Unix::join(&config)?;
+    let everybody = (0..boot.n_pes()).map(Pe::from).collect();
+    Group::new(boot, GROUP, everybody)
+}
+
+/// Everybody's value, in PE order.
+fn share<T: Serialize, U: DeserializeOwned>(
+    group: &Group,
+    op: &'static str,
+    mine: &T,
+    deadline: Deadline,
+) -> Result<Vec<U>, Failure> {
+    let bytes = serde_json::to_vec(mine).expect("plain structs should encode");
+    let all = group.all_gather(op, &bytes, deadline)?;
+    let decode = |(pe, bytes): (usize, &Vec<u8>)| {
+        serde_json::from_slice(bytes).map_err(|e| {
+            let mut f = Failure::new(
+                Class::Run,
+                "Bootstrap",
+                format!("{op}: PE {pe} sent what does not decode: {e}"),
+            );
+            f.error.pe = u32::try_from(pe).ok();
+            f
+        })
+    };
+    all.iter().enumerate().map(decode).collect()
+}
+
+fn steps<T: Element>(
+    world: &World,
+    group: &Group,
+    job: &Job,
+    began: Instant,
+    output: &mut dyn Output,
+) -> Result<Done, Failure> {
+    let deadline = || Deadline::after(world.default_timeout());
+    let mut work = Work::<T>::new(world, job)?;
+    let mut last = Duration::ZERO;
+    for step in -WARM_UP..0 {
+        let began = Instant::now();
+        work.step(step)?;
+        last = began.elapsed();
+    }
+    let steps = match job.steps {
+        Some(steps) => steps,
+        None => {
+            let left = BUDGET.saturating_sub(began.elapsed());
+            let mine = (left.as_nanos() / last.as_nanos().max(1)) as u64;
+            let all: Vec<u64> = share(group, "steps", &mine, deadline())?;
+            all.into_iter().min().unwrap_or(0).clamp(STEPS.0, STEPS.1)
+        }
+    };
+    let mut times = Vec::new();
+    for step in 0..steps {
+        times.push(work.step(step.cast_signed())?);
+        if world.pe() == Pe(0) {
+            output.progress(step + 1, steps);
+        }
+    }
+    let peers = (0..world.n_pes()).map(Pe::from).filter(|pe| *pe != world.pe());
+    let reached: Vec<Reach> = peers.map(|pe| world.reach(pe)).collect();
+    let mine = Share {
+        times,
+        mismatch: work.into_mismatch(),
+        direct: reached.contains(&Reach::Direct),
+        network: reached.contains(&Reach::Network),
+    };
+    let shares: Vec<Share> = share(group, "result", &mine, deadline())?;
+    Ok(Done::new(job, world.backend().name(), &shares))
+}

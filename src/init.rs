@@ -1,0 +1,138 @@
+//! Start-up: who the PEs are, then the world.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use symm_core::bootstrap::{Bootstrap, Unix, local};
+use symm_core::{Config, Error, Result};
+
+use crate::World;
+
+/// Opens the world of this process: settings from the environment, processes of one host.
+///
+/// `symm run -n N PROGRAM` sets the environment. Without it the world has one PE.
+///
+/// # Collective
+/// Over all PEs of the job, once in a process.
+///
+/// # Errors
+/// [`Error::Setting`] for a setting that cannot be used, [`Error::SettingDiffers`] on every PE for one that differs,
+/// [`Error::Timeout`] naming PEs that did not come, and what the backend reports.
+pub fn init() -> Result<World> {
+    Builder::from_env()?.init()
+}
+
+/// Settings of a world before it is opened.
+///
+/// `init` does all start-up in one collective: it connects the PEs, compares settings, chooses the backend from what all
+/// PEs found (`SYMM_BACKEND`, default `auto`), and makes the world's team with its context. Nothing starts later.
+#[derive(Debug, Clone)]
+pub struct Builder {
+    config: Config,
+}
+
+impl Builder {
+    /// The environment's settings ([`Config`] documents each variable).
+    ///
+    /// # Errors
+    /// [`Error::Setting`].
+    pub fn from_env() -> Result<Self> {
+        Ok(Builder { config: Config::from_env()? })
+    }
+
+    /// Settings made by hand.
+    pub fn from_config(config: Config) -> Self {
+        Builder { config }
+    }
+
+    /// This process's number and the number of PEs; `job` names the job on this host.
+    #[must_use]
+    pub fn pe(mut self, pe: u32, n_pes: u32, job: &str) -> Self {
+        self.config.pe = Some(pe);
+        self.config.n_pes = Some(n_pes);
+        self.config.job = Some(job.to_owned());
+        self
+    }
+
+    /// `auto`, `host`, `cuda` or `nvshmem`.
+    #[must_use]
+    pub fn backend(mut self, name: &str) -> Self {
+        self.config.backend = name.to_owned();
+        self
+    }
+
+    /// Deadline of operations that name none.
+    #[must_use]
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.config.timeout = limit;
+        self
+    }
+
+    /// Deadline of `init`, `rendezvous` and team creation.
+    #[must_use]
+    pub fn init_timeout(mut self, limit: Duration) -> Self {
+        self.config.init_timeout = limit;
+        self
+    }
+
+    /// The settings as they stand, to change any other of them.
+    pub fn config_mut(&mut self) -> &mut Config {
+        &mut self.config
+    }
+
+    /// Opens the world. See [`init`].
+    ///
+    /// # Errors
+    /// As [`init`].
+    pub fn init(self) -> Result<World> {
+        self.config.check()?;
+        let boot = Unix::join(&self.config)?;
+        World::init(boot, self.config)
+    }
+
+    /// Opens the world over a bootstrap of the caller's.
+    ///
+    /// # Errors
+    /// As [`init`].
+    pub fn init_over(self, boot: Arc<dyn Bootstrap>) -> Result<World> {
+        World::init(boot, self.config)
+    }
+
+    /// Runs `body` on `n` PEs that are threads of this process, each with a world of its own, and returns when all have
+    /// ended: the first error in PE order, or `Ok`. Same semantics as processes, for tests and examples.
+    ///
+    /// # Errors
+    /// The first PE's error; [`Error::PeerFailed`] for a PE that panicked.
+    pub fn threads<F>(self, n: usize, body: F) -> Result<()>
+    where
+        F: Fn(World) -> Result<()> + Send + Sync,
+    {
+        let results: Vec<Result<()>> = std::thread::scope(|scope| {
+            let start = |boot: Arc<dyn Bootstrap>| {
+                let (body, builder) = (&body, self.clone());
+                scope.spawn(move || body(builder.init_over(boot)?))
+            };
+            let threads: Vec<_> = local(n).into_iter().map(start).collect();
+            let join = |(pe, t): (usize, std::thread::ScopedJoinHandle<'_, Result<()>>)| {
+                let panicked = || Error::PeerFailed { pe: pe.into(), why: "its thread panicked".to_owned() };
+                t.join().unwrap_or_else(|_| Err(panicked()))
+            };
+            threads.into_iter().enumerate().map(join).collect()
+        });
+        results.into_iter().collect()
+    }
+}
+
+/// [`Builder::threads`] with the environment's settings, `SYMM_PE` and its family left out.
+///
+/// # Errors
+/// As [`Builder::threads`].
+pub fn threads<F>(n: usize, body: F) -> Result<()>
+where
+    F: Fn(World) -> Result<()> + Send + Sync,
+{
+    let family = ["SYMM_PE", "SYMM_N_PES", "SYMM_JOB"];
+    let config =
+        Config::from_lookup(|name| if family.contains(&name) { None } else { std::env::var(name).ok() })?;
+    Builder::from_config(config).threads(n, body)
+}

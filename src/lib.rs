@@ -1,0 +1,72 @@
+//! Symmetric memory: `empty` → `rendezvous` → handle, on whatever the machine has.
+//!
+//! A job is a number of processes, its *PEs*. Each allocates the same tensors in the same order; `rendezvous` turns one
+//! into a handle with which every PE reads, writes and signals the others' memory, and on which collectives run.
+//!
+//! ```
+//! use symm::{Cmp, DType, SignalOp, SignalUpdate};
+//!
+//! // PEs as threads of this process; a program started by `symm run` calls `symm::init()` instead.
+//! symm::threads(2, |world| {
+//!     let team = world.team();
+//!     let tensor = team.empty(&[4], DType::F32)?;
+//!     let handle = tensor.rendezvous(team)?;
+//!     let stream = world.stream()?;
+//!     let right = (team.rank() + 1) % team.world_size();
+//!
+//!     let mine = world.local(DType::F32, 4)?;
+//!     stream.write(&mine.span(), &[team.rank() as f32; 4])?;
+//!     let signal = SignalUpdate { index: 0, op: SignalOp::Set, value: 1 };
+//!     handle.put_with_signal(&stream, right, 0, &mine.span(), signal)?;
+//!     handle.wait_until(&stream, 0, Cmp::Eq, 1, None)?;
+//!     let got: Vec<f32> = stream.read(&tensor.span())?;
+//!     stream.synchronize()?;
+//!
+//!     let left = (team.rank() + team.world_size() - 1) % team.world_size();
+//!     assert_eq!(got, [left as f32; 4]);
+//!     world.finalize()
+//! })?;
+//! # Ok::<(), symm::Error>(())
+//! ```
+//!
+//! What `init` starts and which backend it takes is in [`Builder`]; the settings are in [`Config`]; the model is in
+//! [`symm_core::model`].
+
+#![warn(clippy::print_stdout, clippy::print_stderr, clippy::exit)]
+
+mod any;
+mod init;
+pub mod launch;
+mod select;
+
+pub use any::{
+    AnyBackend, AnyContext, AnyGraph, AnyHandle, AnyMapping, AnyMarker, AnySegment, AnyStatus, AnyStream,
+};
+pub use init::{Builder, init, threads};
+pub use symm_core::backend::{Addr, Backend, Cmp, DevicePtrs, Reach, SignalOp, SignalUpdate};
+pub use symm_core::capability::Capabilities;
+pub use symm_core::model::Options;
+pub use symm_core::{
+    Config, DType, Element, Error, Fault, LogEntry, Pe, Result, bootstrap, dtype, moe, oracle, splits,
+};
+
+/// All PEs of the job.
+pub type World = symm_core::model::World<AnyBackend>;
+/// An ordered subset of PEs.
+pub type Team = symm_core::model::Team<AnyBackend>;
+/// A symmetric tensor, or a view of one.
+pub type Tensor = symm_core::model::Tensor<AnyBackend>;
+/// A tensor as every member of a team has it.
+pub type Handle = symm_core::model::Handle<AnyBackend>;
+/// Counters, flags and slots of collectives.
+pub type Context = symm_core::model::Context<AnyBackend>;
+/// An in-order queue of operations.
+pub type Stream = symm_core::model::Stream<AnyBackend>;
+/// A captured sequence of operations.
+pub type Graph = symm_core::model::Graph<AnyBackend>;
+/// Typed memory that operations are given.
+pub type Span = symm_core::model::Span<AnyBackend>;
+/// Memory that peers never reach.
+pub type Local = symm_core::model::Local<AnyBackend>;
+/// Arguments of the `all_to_all_vdev` family.
+pub type AllToAllVdev<'a> = symm_core::model::AllToAllVdev<'a, AnyBackend>;

@@ -1,0 +1,67 @@
+//! Which backend a world gets: decided once, in `init`, from what all PEs found.
+
+use std::sync::Arc;
+
+use symm_core::backend::Backend;
+use symm_core::bootstrap::Bootstrap;
+use symm_core::{Config, Error, Result};
+
+use crate::any::Chosen;
+
+/// Opens the backend that the settings name, or that every PE can use. The reason comes with it.
+pub(crate) fn choose(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<(Chosen, String)> {
+    match config.backend.as_str() {
+        "host" => host(boot, config, "host, because SYMM_BACKEND names it".to_owned()),
+        "auto" => auto(boot, config),
+        "cuda" => cuda(boot, config, "cuda, because SYMM_BACKEND names it".to_owned()),
+        other => Err(Error::Unavailable {
+            backend: other.to_owned(),
+            why: "this version does not have it; SYMM_BACKEND=host works everywhere".to_owned(),
+        }),
+    }
+}
+
+fn host(boot: &Arc<dyn Bootstrap>, config: &Config, why: String) -> Result<(Chosen, String)> {
+    Ok((Chosen::Host(symm_host::Host::init(boot, config)?), why))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn auto(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<(Chosen, String)> {
+    host(boot, config, "host, because this build has no GPU backend (feature `cuda`)".to_owned())
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda(_: &Arc<dyn Bootstrap>, _: &Config, _: String) -> Result<(Chosen, String)> {
+    Err(Error::Unavailable {
+        backend: "cuda".to_owned(),
+        why: "this build has no GPU backend: build with the feature `cuda`, or use SYMM_BACKEND=host"
+            .to_owned(),
+    })
+}
+
+#[cfg(feature = "cuda")]
+fn cuda(boot: &Arc<dyn Bootstrap>, config: &Config, why: String) -> Result<(Chosen, String)> {
+    Ok((Chosen::Cuda(symm_cuda::Cuda::init(boot, config)?), why))
+}
+
+/// `host` if no PE has a GPU, `cuda` if all have one; a mixture is an error on all that names the PEs.
+#[cfg(feature = "cuda")]
+fn auto(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<(Chosen, String)> {
+    use symm_core::bootstrap::Group;
+    use symm_core::{Deadline, Pe};
+    const PROBE_TEAM: u64 = u64::from_le_bytes(*b"probe...");
+    let everybody: Vec<Pe> = (0..boot.n_pes()).map(Pe::from).collect();
+    let group = Group::new(boot.clone(), PROBE_TEAM, everybody)?;
+    let devices = symm_cuda::device_count();
+    let mine = [u8::from(devices.is_ok_and(|n| n > 0))];
+    let all = group.all_gather("init", &mine, Deadline::after(config.init_timeout))?;
+    let with: Vec<usize> = all.iter().enumerate().filter(|(_, v)| **v == [1]).map(|(pe, _)| pe).collect();
+    match with.len() {
+        0 => host(boot, config, "host, because no PE found a GPU".to_owned()),
+        n if n == all.len() => cuda(boot, config, "cuda, because every PE found a GPU".to_owned()),
+        _ => Err(Error::Unavailable {
+            backend: "auto".to_owned(),
+            why: format!("only PEs {with:?} found a GPU; set SYMM_BACKEND=host to run without them"),
+        }),
+    }
+}
