@@ -1,0 +1,98 @@
+//! Compiles the kernels to fat images with nvcc where it is found; without it the crate builds without images.
+
+use std::env;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// One image for each file of `cu/`.
+const MODULES: [&str; 4] = ["copy", "signal", "barrier", "exchange"];
+
+/// Ampere, Hopper, Blackwell.
+const DEFAULT_ARCHS: &str = "80,90,100";
+
+fn main() {
+    for name in ["NVCC", "CUDA_HOME", "SYMM_CUDA_ARCHS"] {
+        println!("cargo:rerun-if-env-changed={name}");
+    }
+    println!("cargo:rerun-if-changed=cu");
+    println!("cargo:rerun-if-changed=include");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo should set OUT_DIR"));
+    let list = match nvcc() {
+        Some(nvcc) => match images(&nvcc, &out) {
+            Ok(list) => list,
+            // A compiler that is there and fails is an error: an image left out silently would surface on a cluster.
+            Err(why) => {
+                println!("cargo:error={why}");
+                return;
+            }
+        },
+        None => {
+            println!("cargo:warning=no nvcc (NVCC, CUDA_HOME, PATH): built without GPU kernels");
+            String::new()
+        }
+    };
+    let text = format!("pub(crate) static IMAGES: &[(&str, &[u8])] = &[{list}];\n");
+    fs::write(out.join("images.rs"), text).expect("OUT_DIR should be writable");
+}
+
+/// The compiler: `NVCC` as given, else below `CUDA_HOME`, else from `PATH`.
+fn nvcc() -> Option<PathBuf> {
+    let set = |name| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    if let Some(nvcc) = set("NVCC") {
+        return Some(nvcc);
+    }
+    let below = set("CUDA_HOME").map(|home| home.join("bin/nvcc")).filter(|p| p.is_file());
+    below.or_else(|| {
+        let path = env::var_os("PATH")?;
+        env::split_paths(&path).map(|dir| dir.join("nvcc")).find(|p| p.is_file())
+    })
+}
+
+/// Compiles every module and returns the entries of the image list.
+fn images(nvcc: &Path, out: &Path) -> Result<String, String> {
+    let archs = env::var("SYMM_CUDA_ARCHS")
+        .ok()
+        .filter(|a| !a.is_empty())
+        .unwrap_or_else(|| DEFAULT_ARCHS.to_owned());
+    let archs: Vec<u32> = archs
+        .split(',')
+        .map(|a| {
+            a.trim()
+                .parse()
+                .map_err(|_| format!("SYMM_CUDA_ARCHS has {a:?}, expected numbers such as 80,90,100"))
+        })
+        .collect::<Result<_, _>>()?;
+    let newest = archs.iter().max().ok_or("SYMM_CUDA_ARCHS is empty")?;
+    let mut list = String::new();
+    for name in MODULES {
+        let image = out.join(name).with_extension("fatbin");
+        let mut command = Command::new(nvcc);
+        command.args([
+            "-fatbin",
+            "-O3",
+            "-std=c++17",
+            "-Xcompiler",
+            "-Wall",
+            "-Werror",
+            "all-warnings",
+            "-Iinclude",
+        ]);
+        for arch in &archs {
+            command.arg("-gencode").arg(format!("arch=compute_{arch},code=sm_{arch}"));
+        }
+        // PTX of the newest, which the driver compiles for GPUs that came later.
+        command.arg("-gencode").arg(format!("arch=compute_{newest},code=compute_{newest}"));
+        command.arg(format!("cu/{name}.cu")).arg("-o").arg(&image);
+        let done = command.output().map_err(|e| format!("{}: {e}", nvcc.display()))?;
+        if !done.status.success() {
+            return Err(format!(
+                "nvcc {name}.cu: {}",
+                String::from_utf8_lossy(&done.stderr).replace('\n', " | ")
+            ));
+        }
+        let _ = write!(list, "({name:?}, include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}.fatbin\"))), ");
+    }
+    Ok(list)
+}

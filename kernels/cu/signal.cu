@@ -1,0 +1,41 @@
+// Signals of a pad: PyTorch's put_signal and wait_signal, and waits on the 64-bit user signals. One thread each.
+#include "symm/params.cuh"
+#include "symm/wait.cuh"
+
+using namespace symm;
+
+// put_signal: waits for 0 in the peer's slot, stores 1 (release). wait_signal: waits for 1 here, stores 0 (acquire).
+extern "C" __global__ void symm_pad_signal(const __grid_constant__ PadSignalParams p) {
+  const Status status = {(StatusRecord*)p.status.device, (StatusRecord*)p.status.host};
+  if (!status_ok(status)) return;
+  // What this stream wrote before must be there for whoever sees the slot change.
+  fence_acq_rel_sys();
+  Failure failure = {STATUS_TIMEOUT, p.op, PHASE_SIGNAL, p.pe, p.late, p.from, 0, 0};
+  wait_word(
+      status, p.limit_ns, failure, [&] { return (u64)cas_acq_rel_sys_u32((void*)p.slot, p.from, p.to); },
+      [&](u64 seen) { return seen == p.from; });
+}
+
+namespace {
+
+__device__ __forceinline__ bool compare(uint32_t cmp, u64 seen, u64 value) {
+  switch (cmp) {
+    case 0: return seen == value;
+    case 1: return seen != value;
+    case 2: return seen > value;
+    case 3: return seen <= value;
+    case 4: return seen < value;
+    default: return seen >= value;
+  }
+}
+
+}  // namespace
+
+extern "C" __global__ void symm_wait_until(const __grid_constant__ WaitParams p) {
+  const Status status = {(StatusRecord*)p.status.device, (StatusRecord*)p.status.host};
+  if (!status_ok(status)) return;
+  Failure failure = {STATUS_TIMEOUT, p.op, PHASE_SIGNAL, p.pe, p.late, p.value, 0, 0};
+  wait_word(
+      status, p.limit_ns, failure, [&] { return load_acquire_sys_u64((const void*)p.word); },
+      [&](u64 seen) { return compare(p.cmp, seen, p.value); });
+}

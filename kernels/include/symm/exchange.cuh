@@ -1,0 +1,47 @@
+// What every PE publishes to every member at the start of a collective, and where it lies in a context.
+#pragma once
+
+#include "symm/memory.cuh"
+
+namespace symm {
+
+// The layout of symm_core::layout::Header; the PE's splits (i64) follow it in the slot.
+struct Header {
+  u64 epoch;
+  u64 form;
+  u64 dtype;
+  u64 row_bytes;
+  u64 ne;
+  u64 major_align;
+  u64 invalid;
+  u64 invalid_a;
+  u64 invalid_b;
+  u64 out_id;
+  u64 out_offset;
+  u64 out_rows;
+  u64 in_rows;
+  u64 n_splits;
+  u64 reserved[2];
+};
+static_assert(sizeof(Header) == 128, "the host has this layout");
+
+constexpr int HEADER_WORDS = sizeof(Header) / 8;
+
+// symm_core::backend::Form
+enum Form : uint32_t {
+  FORM_BARRIER = 16,
+  FORM_ALL_GATHER = 17,
+  FORM_ALL_TO_ALL = 18,
+  FORM_ALL_TO_ALL_VDEV = 19,
+  FORM_ALL_TO_ALL_VDEV_2D = 20,
+  FORM_ALL_TO_ALL_VDEV_2D_OFFSET = 21,
+};
+
+// Offsets of a context's own counters.
+constexpr u64 CONTEXT_TICKET = 0;
+constexpr u64 CONTEXT_COMPLETED = 8;
+
+// More members than one host has GPUs, so that what a block keeps for each of them fits its shared memory.
+constexpr int MAX_RANKS = 128;
+
+}  // namespace symm

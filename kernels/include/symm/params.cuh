@@ -1,0 +1,112 @@
+// Parameters of the kernels, as the host passes them by value. Plain structs: a host compiler reads this file too, to
+// check the layouts against their twins in src/params.rs. Addresses are 64-bit numbers.
+#pragma once
+
+#include <stdint.h>
+
+namespace symm {
+
+// Counters of one launch at a time, in device memory: a stream owns one, and each captured graph one of its own. All
+// zero between launches; the last block of a launch puts them back to zero.
+struct LaunchRecord {
+  uint32_t tickets;   // blocks' tickets handed out
+  uint32_t finished;  // shares of the work that ended
+  uint32_t failed;    // bit set of reasons
+  uint32_t reserved;
+  uint64_t epoch;     // of the collective; 0 until ticket 0 knows it
+  uint64_t padding[5];
+};
+
+struct StatusParams {
+  uint64_t device;  // StatusRecord in device memory
+  uint64_t host;    // StatusRecord in mapped host memory
+};
+
+struct CopyParams {
+  StatusParams status;
+  uint64_t record;  // LaunchRecord
+  uint64_t dst;
+  uint64_t src;
+  uint64_t bytes;
+  uint64_t signal;  // address of a u64 to update after the data; 0 for none
+  uint64_t signal_value;
+  uint32_t signal_add;  // 0: store the value; 1: add it
+  uint32_t reserved;
+};
+
+struct WaitParams {
+  StatusParams status;
+  uint64_t word;  // u64 in this PE's memory
+  uint64_t value;
+  uint64_t limit_ns;
+  uint64_t op;
+  uint64_t pe;    // named when the deadline passes
+  uint64_t late;  // ranks named then, as a bit set
+  uint32_t cmp;   // symm_core::backend::Cmp
+  uint32_t reserved;
+};
+
+struct PadSignalParams {
+  StatusParams status;
+  uint64_t slot;  // u32
+  uint64_t limit_ns;
+  uint64_t op;
+  uint64_t pe;
+  uint64_t late;
+  uint32_t from;  // value waited for
+  uint32_t to;    // value stored
+};
+
+struct BarrierParams {
+  StatusParams status;
+  uint64_t pads;     // u64[ranks]: addresses of the members' pads
+  uint64_t members;  // u64[ranks]: PE numbers
+  uint64_t words;    // offset of the channel's words in a pad
+  uint64_t counter;  // offset of the channel's counter in a pad
+  uint64_t limit_ns;
+  uint32_t ranks;
+  uint32_t rank;
+};
+
+struct ExchangeParams {
+  StatusParams status;
+  uint64_t record;   // LaunchRecord
+  uint64_t regions;  // u64[ranks]: addresses of the members' copies of the context
+  uint64_t members;  // u64[ranks]: PE numbers
+  uint64_t mine;     // regions[rank]
+  uint64_t local;    // ContextLocal, then i64[max_splits] for offsets
+  uint64_t arrival;  // offsets in a context: see symm_core::layout::ContextLayout
+  uint64_t done;
+  uint64_t aborted;
+  uint64_t slots;
+  uint64_t slot_bytes;
+  uint64_t form;
+  uint64_t dtype;
+  uint64_t row_bytes;
+  uint64_t ne;
+  uint64_t major_align;
+  uint64_t invalid;  // 0, or the fault code to take part with
+  uint64_t input;
+  uint64_t in_rows;
+  uint64_t out_buffers;  // u64[ranks]: addresses of the members' data areas; 0 where there is no output
+  uint64_t out_bytes;    // bytes of each data area
+  uint64_t out_id;
+  uint64_t out_offset;
+  uint64_t out_rows;
+  uint64_t in_splits;
+  uint64_t out_splits;
+  uint64_t n_splits;
+  uint64_t limit_ns;
+  uint32_t ranks;
+  uint32_t rank;
+  uint32_t remote_blocks;  // shares, of the launch's blocks, that push to other PEs; the rest push to this one
+  uint32_t reserved;
+};
+
+// Words of a context that only its owner's kernels touch.
+struct ContextLocal {
+  uint64_t gave_up;  // epoch told to the peers since the last recover, 0 for none
+  uint64_t padding[7];
+};
+
+}  // namespace symm

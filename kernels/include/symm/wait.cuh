@@ -1,0 +1,34 @@
+// Waits with a deadline. Each is called by one thread or one whole warp and returns false once the team has failed.
+#pragma once
+
+#include "symm/status.cuh"
+
+namespace symm {
+
+// Looks at the team's status from inside a wait that began at `began`; host memory only once the wait is long.
+__device__ __forceinline__ bool status_ok_in_wait(const Status& s, u64 waited) {
+  if (!status_ok(s)) return false;
+  return waited < SLOW_POLL_NS || status_host_ok(s);
+}
+
+// One thread waits until `ready(seen)` is true of what `load()` returns, and sets a timeout if it does not become true
+// in time. `failure` holds the names; the time waited and the value seen last are filled in here.
+template <typename Load, typename Ready>
+__device__ __forceinline__ bool wait_word(const Status& s, u64 limit_ns, Failure failure, Load load, Ready ready) {
+  const u64 began = now_ns();
+  for (;;) {
+    const u64 seen = load();
+    if (ready(seen)) return true;
+    const u64 waited = now_ns() - began;
+    if (!status_ok_in_wait(s, waited)) return false;
+    if (waited > limit_ns) {
+      failure.code = STATUS_TIMEOUT;
+      failure.got = seen;
+      failure.waited_ns = waited;
+      status_fail(s, failure);
+      return false;
+    }
+  }
+}
+
+}  // namespace symm

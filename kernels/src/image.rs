@@ -1,0 +1,84 @@
+//! Images of the kernels.
+
+mod images {
+    include!(concat!(env!("OUT_DIR"), "/images.rs"));
+}
+
+/// A kernel: the image it is in and its symbol there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(usize)]
+pub enum Entry {
+    /// `put`, and `put_with_signal`: [`CopyParams`](crate::params::CopyParams).
+    Put,
+    /// `get`: [`CopyParams`](crate::params::CopyParams).
+    Get,
+    /// `put_signal` and `wait_signal`: [`PadSignalParams`](crate::params::PadSignalParams), one thread.
+    PadSignal,
+    /// `wait_until`: [`WaitParams`](crate::params::WaitParams), one thread.
+    WaitUntil,
+    /// `barrier` of a handle: [`BarrierParams`](crate::params::BarrierParams), one warp.
+    Barrier,
+    /// Every collective: [`ExchangeParams`](crate::params::ExchangeParams), [`EXCHANGE_THREADS`](crate::geometry::EXCHANGE_THREADS).
+    Exchange,
+}
+
+/// Every kernel, in the order of [`Entry`].
+pub const ENTRIES: [Entry; 6] =
+    [Entry::Put, Entry::Get, Entry::PadSignal, Entry::WaitUntil, Entry::Barrier, Entry::Exchange];
+
+impl Entry {
+    /// Name of the image that has the kernel.
+    pub const fn module(self) -> &'static str {
+        match self {
+            Entry::Put | Entry::Get => "copy",
+            Entry::PadSignal | Entry::WaitUntil => "signal",
+            Entry::Barrier => "barrier",
+            Entry::Exchange => "exchange",
+        }
+    }
+
+    /// Symbol of the kernel in its image.
+    pub const fn symbol(self) -> &'static std::ffi::CStr {
+        match self {
+            Entry::Put => c"symm_put",
+            Entry::Get => c"symm_get",
+            Entry::PadSignal => c"symm_pad_signal",
+            Entry::WaitUntil => c"symm_wait_until",
+            Entry::Barrier => c"symm_barrier",
+            Entry::Exchange => c"symm_exchange",
+        }
+    }
+}
+
+/// Whether this build carries images; without nvcc at build time it does not.
+pub fn built() -> bool {
+    !images::IMAGES.is_empty()
+}
+
+/// The fat image of a module, as `cuModuleLoadData` takes it; `None` in a build without nvcc.
+pub fn image(module: &str) -> Option<&'static [u8]> {
+    images::IMAGES.iter().find(|(name, _)| *name == module).map(|(_, bytes)| *bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_has_all_images_or_none() {
+        for entry in ENTRIES {
+            assert_eq!(image(entry.module()).is_some(), built(), "{entry:?}");
+        }
+    }
+
+    #[test]
+    fn every_image_has_its_symbols() {
+        for entry in ENTRIES {
+            if let Some(image) = image(entry.module()) {
+                let symbol = entry.symbol().to_bytes();
+                // PTX may be compressed in a fat image, but the machine code's symbol table is not.
+                assert!(image.windows(symbol.len()).any(|w| w == symbol), "{entry:?}");
+            }
+        }
+    }
+}

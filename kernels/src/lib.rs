@@ -1,0 +1,16 @@
+//! CUDA kernels of symm-mem, as images that need no compiler at run time.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`image`] | the images that this build carries, and their entry points |
+//! | [`params`] | parameters of the kernels, with the layout that `include/symm/params.cuh` has |
+//! | [`geometry`] | how many blocks and threads a launch takes |
+//!
+//! Users' own kernels include `include/symm/*.cuh`: memory operations named by order, scope and width, status records,
+//! waits with deadlines, warp copies.
+
+pub mod geometry;
+pub mod image;
+pub mod params;
+
+pub use image::{ENTRIES, Entry, built, image};

@@ -1,0 +1,253 @@
+//! Parameters of the kernels, passed by value. Twins of the structs in `include/symm/params.cuh`; a test compares the
+//! layouts with a C++ compiler. All addresses are device addresses as 64-bit numbers.
+
+/// Defines the structs, and lists their fields for the layout test.
+macro_rules! params {
+    ($($(#[$doc:meta])* struct $name:ident { $($(#[$fdoc:meta])* $field:ident: $type:ty,)* })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+            #[repr(C)]
+            pub struct $name { $($(#[$fdoc])* pub $field: $type,)* }
+        )*
+
+        /// (struct, size, [(field, offset)]) of every struct.
+        #[cfg(test)]
+        fn layouts() -> Vec<(&'static str, usize, Vec<(&'static str, usize)>)> {
+            vec![$((
+                stringify!($name),
+                size_of::<$name>(),
+                vec![$((stringify!($field), std::mem::offset_of!($name, $field)),)*],
+            ),)*]
+        }
+    };
+}
+
+params! {
+    /// Counters of one launch at a time, in device memory; all zero between launches.
+    ///
+    /// A stream owns one, and each captured graph one of its own: launches that share a record never overlap.
+    struct LaunchRecord {
+        /// Tickets handed out.
+        tickets: u32,
+        /// Shares of the work that ended.
+        finished: u32,
+        /// Reasons why the launch failed, a bit set.
+        failed: u32,
+        /// Zero.
+        reserved: u32,
+        /// Epoch of the collective, once it is known.
+        epoch: u64,
+        /// Zero.
+        padding: [u64; 5],
+    }
+
+    /// Addresses of the two copies of a team's status record.
+    struct StatusParams {
+        /// The record in device memory.
+        device: u64,
+        /// The record in mapped host memory, as the GPU reaches it.
+        host: u64,
+    }
+
+    /// `put`, `get`, `put_with_signal`.
+    struct CopyParams {
+        /// Status of the team.
+        status: StatusParams,
+        /// Address of the [`LaunchRecord`].
+        record: u64,
+        /// First byte of the destination.
+        dst: u64,
+        /// First byte of the source.
+        src: u64,
+        /// Bytes; 0 is legal.
+        bytes: u64,
+        /// Address of a u64 to update after the data; 0 for none.
+        signal: u64,
+        /// What to store or add.
+        signal_value: u64,
+        /// 0: store; 1: add.
+        signal_add: u32,
+        /// Zero.
+        reserved: u32,
+    }
+
+    /// `wait_until`.
+    struct WaitParams {
+        /// Status of the team.
+        status: StatusParams,
+        /// Address of the u64, in this PE's memory.
+        word: u64,
+        /// What it is compared with.
+        value: u64,
+        /// Deadline, in nanoseconds.
+        limit_ns: u64,
+        /// Number of the operation.
+        op: u64,
+        /// PE to name when the deadline passes.
+        pe: u64,
+        /// Ranks to name then, as a bit set.
+        late: u64,
+        /// Comparison's number.
+        cmp: u32,
+        /// Zero.
+        reserved: u32,
+    }
+
+    /// `put_signal` and `wait_signal`.
+    struct PadSignalParams {
+        /// Status of the team.
+        status: StatusParams,
+        /// Address of the u32.
+        slot: u64,
+        /// Deadline, in nanoseconds.
+        limit_ns: u64,
+        /// Number of the operation.
+        op: u64,
+        /// PE to name when the deadline passes.
+        pe: u64,
+        /// Ranks to name then, as a bit set.
+        late: u64,
+        /// Value waited for.
+        from: u32,
+        /// Value stored.
+        to: u32,
+    }
+
+    /// `barrier` of a handle.
+    struct BarrierParams {
+        /// Status of the team.
+        status: StatusParams,
+        /// Address of `u64[ranks]`: the members' pads.
+        pads: u64,
+        /// Address of `u64[ranks]`: PE numbers.
+        members: u64,
+        /// Offset of the channel's words in a pad.
+        words: u64,
+        /// Offset of the channel's counter in a pad.
+        counter: u64,
+        /// Deadline, in nanoseconds.
+        limit_ns: u64,
+        /// Members.
+        ranks: u32,
+        /// This PE's rank.
+        rank: u32,
+    }
+
+    /// Every collective of the exchange protocol.
+    struct ExchangeParams {
+        /// Status of the team.
+        status: StatusParams,
+        /// Address of the [`LaunchRecord`].
+        record: u64,
+        /// Address of `u64[ranks]`: the members' copies of the context.
+        regions: u64,
+        /// Address of `u64[ranks]`: PE numbers.
+        members: u64,
+        /// This PE's copy of the context.
+        mine: u64,
+        /// Address of the [`ContextLocal`].
+        local: u64,
+        /// Offset of the arrival words.
+        arrival: u64,
+        /// Offset of the done words.
+        done: u64,
+        /// Offset of the aborted pairs.
+        aborted: u64,
+        /// Offset of the slots.
+        slots: u64,
+        /// Bytes of a slot.
+        slot_bytes: u64,
+        /// Form's code.
+        form: u64,
+        /// Element type's code.
+        dtype: u64,
+        /// Bytes of a row.
+        row_bytes: u64,
+        /// Experts a rank, 1 or more.
+        ne: u64,
+        /// Alignment of each expert's start in rows, 1 or more.
+        major_align: u64,
+        /// 0, or the fault code to take part with.
+        invalid: u64,
+        /// First row of the input.
+        input: u64,
+        /// Rows of the input.
+        in_rows: u64,
+        /// Address of `u64[ranks]`: the members' data areas; 0 where there is no output.
+        out_buffers: u64,
+        /// Bytes of each data area.
+        out_bytes: u64,
+        /// Id of the output's allocation.
+        out_id: u64,
+        /// First byte of the output in this PE's data area.
+        out_offset: u64,
+        /// Rows of the output.
+        out_rows: u64,
+        /// Address of the splits.
+        in_splits: u64,
+        /// Address of the result.
+        out_splits: u64,
+        /// Splits that this PE publishes.
+        n_splits: u64,
+        /// Deadline, in nanoseconds.
+        limit_ns: u64,
+        /// Members.
+        ranks: u32,
+        /// This PE's rank.
+        rank: u32,
+        /// Blocks that push to other PEs; 0: all blocks do both.
+        remote_blocks: u32,
+        /// Zero.
+        reserved: u32,
+    }
+
+    /// Words of a context that only its owner's kernels touch; `i64[max_splits]` follow it.
+    struct ContextLocal {
+        /// Epoch told to the peers as given up since the last recover; 0 for none.
+        gave_up: u64,
+        /// Zero.
+        padding: [u64; 7],
+    }
+}
+
+/// Bytes of a [`LaunchRecord`], a cache line.
+pub const RECORD_BYTES: usize = size_of::<LaunchRecord>();
+
+/// Members that the exchange kernel takes (`MAX_RANKS` in `include/symm/exchange.cuh`).
+pub const MAX_RANKS: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn layouts_are_those_of_the_header() {
+        let mut unit =
+            String::from("#include <stddef.h>\n#include \"symm/params.cuh\"\nusing namespace symm;\n");
+        for (name, size, fields) in layouts() {
+            writeln!(unit, "static_assert(sizeof({name}) == {size}, \"{name}\");").unwrap();
+            for (field, offset) in fields {
+                writeln!(unit, "static_assert(offsetof({name}, {field}) == {offset}, \"{name}.{field}\");")
+                    .unwrap();
+            }
+        }
+        let file = std::env::temp_dir().join(format!("symm-layouts-{}.cpp", std::process::id()));
+        std::fs::write(&file, unit).unwrap();
+        let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
+        let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include");
+        let done = Command::new(&compiler).args(["-std=c++17", "-fsyntax-only", include]).arg(&file).output();
+        std::fs::remove_file(&file).unwrap();
+        let done = done.unwrap_or_else(|e| panic!("{compiler}: {e} (CXX names another C++ compiler)"));
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    #[test]
+    fn kernels_and_host_have_the_same_limit() {
+        let header = include_str!("../include/symm/exchange.cuh");
+        assert!(header.contains(&format!("constexpr int MAX_RANKS = {MAX_RANKS};")));
+    }
+}

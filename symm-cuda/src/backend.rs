@@ -1,0 +1,252 @@
+//! The backend: its calls go to the modules that do them.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use symm_core::backend::{
+    ContextParts, DevicePtrs, Exchange, Export, Get, HandleParts, PadSignal, Put, Reach, WaitUntil,
+};
+use symm_core::bootstrap::Bootstrap;
+use symm_core::capability::Capabilities;
+use symm_core::layout::ContextLayout;
+use symm_core::{Addr, Backend, Config, Deadline, Error, Pe, Result};
+
+use crate::handle::{RawContext, RawHandle};
+use crate::launch::Kernels;
+use crate::probe::{Opened, open};
+use crate::result::{BACKEND, lock};
+use crate::shared::Shared;
+use crate::status::Status;
+use crate::stream::{self, Graph, Marker, Stream};
+use crate::vmm::{Mapped, Mapping, Segment};
+
+/// PEs on the GPUs of one host.
+#[derive(Debug)]
+pub struct Cuda {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) kernels: Kernels,
+    /// For each PE: whether this GPU's atomics work on its memory.
+    pub(crate) atomics: Vec<bool>,
+    pub(crate) max_blocks: u32,
+}
+
+fn allow_shared_gpu() -> Result<bool> {
+    const NAME: &str = "SYMM_ALLOW_SHARED_GPU";
+    match std::env::var(NAME).unwrap_or_default().as_str() {
+        "" | "0" => Ok(false),
+        "1" => Ok(true),
+        got => Err(Error::Setting { name: NAME, got: got.to_owned(), expected: "0 or 1".to_owned() }),
+    }
+}
+
+// SAFETY:
+// - Segments and mappings are `Arc`s that are unmapped by the last clone; a mapping holds a reference to the physical
+//   memory, which therefore stays valid whatever its owner does.
+// - Kernels get addresses that were computed from the descriptor and from mappings that the handle or context keeps.
+// - Signals, flags and barriers are release stores after, and acquire loads before, the bytes they announce, at system
+//   scope; the end of a kernel orders its writes before the next operation of the stream.
+unsafe impl Backend for Cuda {
+    type Segment = Segment;
+    type Mapping = Mapping;
+    type Stream = Stream;
+    type Marker = Marker;
+    type Graph = Graph;
+    type Status = Status;
+    type RawHandle = RawHandle;
+    type RawContext = RawContext;
+
+    fn init(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<Self> {
+        let shared_gpu = allow_shared_gpu()?;
+        let Opened { shared, kernels, atomics } =
+            open(boot, Deadline::after(config.init_timeout), shared_gpu)?;
+        Ok(Cuda { shared, kernels, atomics, max_blocks: config.max_blocks })
+    }
+
+    fn name(&self) -> &'static str {
+        BACKEND
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::PEER_LOAD_STORE
+            | Capabilities::GRAPH
+            | Capabilities::DETERMINISTIC
+            | Capabilities::RECOVER
+            | Capabilities::DEVICE_INITIATED
+    }
+
+    fn reach(&self, _pe: Pe) -> Reach {
+        // `init` fails unless every pair is.
+        Reach::Direct
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Segment> {
+        Mapped::allocate(&self.shared, bytes).map(|m| Segment(Arc::new(m)))
+    }
+
+    fn base(&self, segment: &Segment) -> Addr {
+        Addr(segment.0.base)
+    }
+
+    fn export(&self, segment: &Segment) -> Result<Export> {
+        segment.0.export()
+    }
+
+    fn import(&self, _from: Pe, export: &Export) -> Result<Mapping> {
+        Mapped::import(&self.shared, export).map(|m| Mapping(Arc::new(m)))
+    }
+
+    fn own(&self, segment: &Segment) -> Mapping {
+        Mapping(segment.0.clone())
+    }
+
+    fn mapped(&self, mapping: &Mapping) -> Option<Addr> {
+        Some(Addr(mapping.0.base))
+    }
+
+    unsafe fn zero(&self, segment: &Segment, offset: usize, bytes: usize) -> Result<()> {
+        self.shared.device.enter()?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.shared.zero(segment.0.base + offset as u64, bytes)
+    }
+
+    fn status(&self) -> Result<Status> {
+        Status::new(&self.shared)
+    }
+
+    fn bind_handle(&self, parts: HandleParts<Self>) -> Result<RawHandle> {
+        RawHandle::bind(&self.shared, parts)
+    }
+
+    fn bind_context(&self, parts: ContextParts<Self>) -> Result<RawContext> {
+        RawContext::bind(&self.shared, parts)
+    }
+
+    fn device_ptrs(&self, handle: &RawHandle) -> DevicePtrs {
+        handle.device_ptrs()
+    }
+
+    fn multicast_ptr(&self, _handle: &RawHandle) -> Option<Addr> {
+        None
+    }
+
+    fn context_epoch(&self, context: &RawContext) -> Result<u64> {
+        self.shared.device.enter()?;
+        let mut epoch = [0];
+        self.shared.download(context.mine + ContextLayout::TICKET as u64, &mut epoch)?;
+        Ok(epoch[0])
+    }
+
+    unsafe fn reset_context(&self, context: &RawContext, epoch: u64) -> Result<()> {
+        self.shared.device.enter()?;
+        context.reset(&self.shared, epoch)
+    }
+
+    fn wake(&self) {
+        let all: Vec<_> = lock(&self.shared.statuses).iter().filter_map(Weak::upgrade).collect();
+        for status in all {
+            let pushed = self.shared.device.enter().and_then(|()| status.push());
+            if let Err(e) = pushed {
+                // Kernels still find the failure in host memory, later.
+                log::warn!("{e}");
+            }
+        }
+    }
+
+    fn stream(&self) -> Result<Stream> {
+        Stream::new(&self.shared)
+    }
+
+    fn synchronize(&self, stream: &Stream) -> Result<()> {
+        stream.synchronize()
+    }
+
+    fn mark(&self) -> Result<Marker> {
+        self.shared.mark()
+    }
+
+    fn passed(&self, marker: &Marker) -> Result<bool> {
+        self.shared.device.enter()?;
+        marker.passed()
+    }
+
+    fn begin_capture(&self, stream: &Stream) -> Result<()> {
+        stream.begin_capture()
+    }
+
+    fn end_capture(&self, stream: &Stream) -> Result<Graph> {
+        stream.end_capture()
+    }
+
+    unsafe fn launch(&self, graph: &Graph, stream: &Stream) -> Result<()> {
+        graph.launch(stream)
+    }
+
+    unsafe fn copy_in(&self, stream: &Stream, dst: Addr, src: &[u8]) -> Result<()> {
+        stream::copy_in(stream, dst, src)
+    }
+
+    unsafe fn copy_out(&self, stream: &Stream, src: Addr, dst: &mut [u8]) -> Result<()> {
+        stream::copy_out(stream, src, dst)
+    }
+
+    unsafe fn fill(&self, stream: &Stream, dst: Addr, value: u8, bytes: usize) -> Result<()> {
+        stream::enqueue_fill(stream, dst, value, bytes)
+    }
+
+    unsafe fn copy(&self, stream: &Stream, dst: Addr, src: Addr, bytes: usize) -> Result<()> {
+        stream::enqueue_copy(stream, dst, src, bytes)
+    }
+
+    unsafe fn put(&self, stream: &Stream, handle: &RawHandle, put: &Put) -> Result<()> {
+        // SAFETY: the caller promises the same.
+        unsafe { self.enqueue_put(stream, handle, put) }
+    }
+
+    unsafe fn get(&self, stream: &Stream, handle: &RawHandle, get: &Get) -> Result<()> {
+        // SAFETY: the caller promises the same.
+        unsafe { self.enqueue_get(stream, handle, get) }
+    }
+
+    fn put_signal(&self, stream: &Stream, handle: &RawHandle, signal: &PadSignal) -> Result<()> {
+        self.enqueue_put_signal(stream, handle, signal)
+    }
+
+    fn wait_signal(&self, stream: &Stream, handle: &RawHandle, signal: &PadSignal) -> Result<()> {
+        self.enqueue_wait_signal(stream, handle, signal)
+    }
+
+    fn wait_until(&self, stream: &Stream, handle: &RawHandle, wait: &WaitUntil) -> Result<()> {
+        self.enqueue_wait_until(stream, handle, wait)
+    }
+
+    fn barrier(&self, stream: &Stream, handle: &RawHandle, channel: usize, limit: Duration) -> Result<()> {
+        self.enqueue_barrier(stream, handle, channel, limit)
+    }
+
+    fn fence(&self, _stream: &Stream) -> Result<()> {
+        // A kernel's end makes its writes visible everywhere before the stream's next operation begins.
+        Ok(())
+    }
+
+    fn quiet(&self, _stream: &Stream, _status: &Status, _limit: Duration) -> Result<()> {
+        // As for `fence`: a put is delivered when its kernel has ended, so whatever the stream does next comes after it.
+        Ok(())
+    }
+
+    unsafe fn exchange(
+        &self,
+        stream: &Stream,
+        context: &RawContext,
+        exchange: &Exchange<'_, Self>,
+    ) -> Result<()> {
+        // SAFETY: the caller promises the same.
+        unsafe { self.enqueue_exchange(stream, context, exchange) }
+    }
+
+    fn finalize(&self) -> Result<()> {
+        // No threads, and no transfers outside streams.
+        Ok(())
+    }
+}

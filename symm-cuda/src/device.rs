@@ -1,0 +1,132 @@
+//! The GPU of this PE and its primary context.
+
+use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute, CUuuid};
+use symm_core::{Error, Pe, Result};
+
+use crate::result::{BACKEND, check};
+
+/// A GPU, opened.
+#[derive(Debug)]
+pub(crate) struct Device {
+    /// Number among the visible GPUs.
+    pub(crate) ordinal: i32,
+    raw: CUdevice,
+    /// The primary context; kept as a number so that the struct is `Send`.
+    context: usize,
+    /// Identifies the GPU across processes.
+    pub(crate) uuid: [u8; 16],
+    /// Multiprocessors.
+    pub(crate) multiprocessors: u32,
+}
+
+impl Device {
+    /// Opens the GPU of `pe`: number `pe` modulo the visible GPUs.
+    ///
+    /// # Errors
+    /// `Unavailable` without a driver, a GPU, kernels, or what the backend needs of the GPU.
+    pub(crate) fn open(pe: Pe) -> Result<Self> {
+        let unavailable = |why: String| Error::Unavailable { backend: BACKEND.to_owned(), why };
+        // SAFETY: only looks for the library; cudarc keeps it loaded, and its constructors are the driver's own.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(unavailable("libcuda was not found: no NVIDIA driver".to_owned()));
+        }
+        if !symm_kernels::built() {
+            return Err(unavailable("this build has no GPU kernels: it was built without nvcc".to_owned()));
+        }
+        // SAFETY: no preconditions.
+        check("cuInit", unsafe { sys::cuInit(0) }).map_err(|e| unavailable(e.to_string()))?;
+        let mut count = 0;
+        // SAFETY: `count` is a valid place.
+        check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&raw mut count) })?;
+        let visible = u32::try_from(count).unwrap_or(0);
+        if visible == 0 {
+            return Err(unavailable("no GPU is visible".to_owned()));
+        }
+        let ordinal = i32::try_from(pe.0 % visible).expect("a device number should fit i32");
+        let raw = device(ordinal)?;
+        for (attribute, what) in [
+            (
+                CUdevice_attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                "virtual memory management",
+            ),
+            (
+                CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+                "memory handles as file descriptors",
+            ),
+        ] {
+            if attribute_of(raw, attribute)? == 0 {
+                return Err(unavailable(format!("GPU {ordinal} has no {what}")));
+            }
+        }
+        let major = attribute_of(raw, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        if major < 8 {
+            return Err(unavailable(format!(
+                "GPU {ordinal} has compute capability {major}.x, needed is 8.0 or newer"
+            )));
+        }
+        let sms = attribute_of(raw, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let mut context: CUcontext = std::ptr::null_mut();
+        // SAFETY: `context` is a valid place and `raw` a device of this driver.
+        check("cuDevicePrimaryCtxRetain", unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut context, raw) })?;
+        let device = Device {
+            ordinal,
+            raw,
+            context: context as usize,
+            uuid: uuid_of(raw)?,
+            multiprocessors: u32::try_from(sms).unwrap_or(1),
+        };
+        device.enter()?;
+        Ok(device)
+    }
+
+    /// Makes the context current on the calling thread; every entry point of the backend does.
+    pub(crate) fn enter(&self) -> Result<()> {
+        // SAFETY: the context was retained by `open` and is never released by this struct.
+        check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.context as CUcontext) })
+    }
+
+    /// Whether this GPU's atomics work on the memory of the GPU with this UUID. A GPU that this process cannot see
+    /// cannot be asked about; that counts as no.
+    pub(crate) fn atomics_with(&self, uuid: &[u8; 16]) -> Result<bool> {
+        if *uuid == self.uuid {
+            return Ok(true);
+        }
+        let mut count = 0;
+        // SAFETY: `count` is a valid place.
+        check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&raw mut count) })?;
+        for ordinal in 0..count {
+            let peer = device(ordinal)?;
+            if uuid_of(peer)? != *uuid {
+                continue;
+            }
+            let mut value = 0;
+            let what = sys::CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
+            // SAFETY: `value` is a valid place; both are devices of this driver.
+            let asked = unsafe { sys::cuDeviceGetP2PAttribute(&raw mut value, what, self.raw, peer) };
+            check("cuDeviceGetP2PAttribute", asked)?;
+            return Ok(value != 0);
+        }
+        Ok(false)
+    }
+}
+
+fn device(ordinal: i32) -> Result<CUdevice> {
+    let mut raw = 0;
+    // SAFETY: `raw` is a valid place.
+    check("cuDeviceGet", unsafe { sys::cuDeviceGet(&raw mut raw, ordinal) })?;
+    Ok(raw)
+}
+
+fn attribute_of(device: CUdevice, attribute: CUdevice_attribute) -> Result<i32> {
+    let mut value = 0;
+    // SAFETY: `value` is a valid place and `device` a device of this driver.
+    check("cuDeviceGetAttribute", unsafe { sys::cuDeviceGetAttribute(&raw mut value, attribute, device) })?;
+    Ok(value)
+}
+
+fn uuid_of(device: CUdevice) -> Result<[u8; 16]> {
+    let mut uuid = CUuuid { bytes: [0; 16] };
+    // SAFETY: `uuid` is a valid place and `device` a device of this driver.
+    check("cuDeviceGetUuid_v2", unsafe { sys::cuDeviceGetUuid_v2(&raw mut uuid, device) })?;
+    Ok(uuid.bytes.map(|b| u8::from_ne_bytes(b.to_ne_bytes())))
+}

@@ -1,0 +1,83 @@
+//! Collectives: one launch of the exchange kernel.
+
+use symm_core::Result;
+use symm_core::backend::{Exchange, Form};
+use symm_core::status::fault;
+use symm_kernels::Entry;
+use symm_kernels::geometry::{Limits, exchange};
+use symm_kernels::params::ExchangeParams;
+
+use crate::backend::Cuda;
+use crate::handle::RawContext;
+use crate::ops::nanoseconds;
+use crate::stream::Stream;
+
+impl Cuda {
+    /// # Safety
+    /// As [`Backend::exchange`](symm_core::Backend::exchange).
+    pub(crate) unsafe fn enqueue_exchange(
+        &self,
+        stream: &Stream,
+        context: &RawContext,
+        x: &Exchange<'_, Cuda>,
+    ) -> Result<()> {
+        let capturing = stream.is_capturing();
+        if x.invalid && capturing {
+            return Ok(());
+        }
+        let ranks = context.members.len();
+        let l = &context.layout;
+        let mut params = ExchangeParams {
+            status: context.status.params(),
+            record: stream.record(),
+            regions: context.regions_ptr(),
+            members: context.members_ptr(),
+            mine: context.mine,
+            local: context.local_ptr(),
+            arrival: l.arrival as u64,
+            done: l.done as u64,
+            aborted: l.aborted as u64,
+            slots: l.slots as u64,
+            slot_bytes: l.slot_bytes as u64,
+            form: x.form.code(),
+            dtype: u64::from(x.dtype.code()),
+            row_bytes: x.row_bytes as u64,
+            ne: x.ne as u64,
+            major_align: x.major_align as u64,
+            input: x.input.0,
+            in_rows: x.in_rows as u64,
+            in_splits: x.in_splits.0,
+            out_splits: x.out_splits_offsets.0,
+            limit_ns: nanoseconds(x.limit),
+            ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
+            rank: u32::try_from(context.rank).unwrap_or(u32::MAX),
+            ..ExchangeParams::default()
+        };
+        if x.invalid {
+            // Nothing of a refused descriptor is read, so nothing of it needs to be right.
+            params.invalid = fault::ARGUMENT;
+        } else {
+            params.n_splits = x.form.n_splits(ranks, x.ne) as u64;
+            if let Some(out) = &x.output {
+                params.out_buffers = out.handle.device_ptrs().buffers.0;
+                params.out_bytes = out.handle.data_bytes as u64;
+                params.out_id = out.id;
+                params.out_offset = out.offset as u64;
+                params.out_rows = out.rows as u64;
+            }
+        }
+        let rows = if x.form == Form::AllGather { x.in_rows.saturating_mul(ranks) } else { x.in_rows };
+        let bytes =
+            if x.invalid || x.form == Form::Barrier { 0 } else { rows.saturating_mul(x.row_bytes).max(1) };
+        let max_blocks = if x.max_blocks == 0 { self.max_blocks } else { x.max_blocks };
+        let limits = Limits { multiprocessors: self.shared.device.multiprocessors, max_blocks };
+        let launch = exchange(bytes as u64, params.ranks, limits);
+        params.remote_blocks = launch.remote;
+        if !capturing {
+            context.order(stream)?;
+        }
+        // SAFETY: the parameters are the kernel's; tables and regions live as long as context and handle, and the caller
+        // promises the addresses of the descriptor.
+        unsafe { self.kernels.launch(Entry::Exchange, launch, stream, &params) }
+    }
+}

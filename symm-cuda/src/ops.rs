@@ -1,0 +1,186 @@
+//! One-sided operations and the barrier of a handle.
+
+use std::time::Duration;
+
+use symm_core::backend::{Get, PadSignal, Put, SignalOp, WaitUntil, op};
+use symm_core::{Error, Result};
+use symm_kernels::Entry;
+use symm_kernels::geometry::{Launch, Limits, copy};
+use symm_kernels::params::{BarrierParams, CopyParams, PadSignalParams, WaitParams};
+
+use crate::backend::Cuda;
+use crate::handle::RawHandle;
+use crate::result::BACKEND;
+use crate::stream::Stream;
+
+const ONE_THREAD: Launch = Launch { blocks: 1, threads: 1, remote: 0 };
+const ONE_WARP: Launch = Launch { blocks: 1, threads: 32, remote: 0 };
+
+/// A limit as kernels take it.
+pub(crate) fn nanoseconds(limit: Duration) -> u64 {
+    u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Ranks as a bit set; those beyond 63 are left out.
+fn bit(rank: usize) -> u64 {
+    1u64.checked_shl(u32::try_from(rank).unwrap_or(u32::MAX)).unwrap_or(0)
+}
+
+impl Cuda {
+    fn limits(&self) -> Limits {
+        Limits { multiprocessors: self.shared.device.multiprocessors, max_blocks: self.max_blocks }
+    }
+
+    /// Refuses atomic updates of a peer whose memory this GPU's atomics do not work on.
+    fn check_atomics(&self, handle: &RawHandle, rank: usize, capability: &'static str) -> Result<()> {
+        let pe = handle.members[rank];
+        if self.atomics[pe.index()] {
+            return Ok(());
+        }
+        let why = format!(
+            "atomic updates of PE {pe}'s memory are not known to work (no NVLink to it, or its GPU is not visible here)"
+        );
+        Err(Error::Unsupported { backend: BACKEND, capability, why })
+    }
+
+    /// # Safety
+    /// As [`Backend::put`](symm_core::Backend::put).
+    pub(crate) unsafe fn enqueue_put(&self, stream: &Stream, handle: &RawHandle, put: &Put) -> Result<()> {
+        if put.bytes == 0 && put.signal.is_none() {
+            return Ok(());
+        }
+        let mut params = CopyParams {
+            status: handle.status.params(),
+            record: stream.record(),
+            dst: handle.buffers[put.rank] + put.offset as u64,
+            src: put.src.0,
+            bytes: put.bytes as u64,
+            ..CopyParams::default()
+        };
+        if let Some(signal) = put.signal {
+            let add = signal.op == SignalOp::Add;
+            if add {
+                self.check_atomics(handle, put.rank, "put_with_signal (add)")?;
+            }
+            params.signal = handle.pads[put.rank] + handle.pad.signal(signal.index) as u64;
+            params.signal_value = signal.value;
+            params.signal_add = u32::from(add);
+        }
+        // SAFETY: the parameters are the kernel's; the caller promises the source, the handle's mappings hold the rest.
+        unsafe { self.kernels.launch(Entry::Put, copy(params.bytes, self.limits()), stream, &params) }
+    }
+
+    /// # Safety
+    /// As [`Backend::get`](symm_core::Backend::get).
+    pub(crate) unsafe fn enqueue_get(&self, stream: &Stream, handle: &RawHandle, get: &Get) -> Result<()> {
+        if get.bytes == 0 {
+            return Ok(());
+        }
+        let params = CopyParams {
+            status: handle.status.params(),
+            record: stream.record(),
+            dst: get.dst.0,
+            src: handle.buffers[get.rank] + get.offset as u64,
+            bytes: get.bytes as u64,
+            ..CopyParams::default()
+        };
+        // SAFETY: the parameters are the kernel's; the caller promises the destination, the handle's mappings the source.
+        unsafe { self.kernels.launch(Entry::Get, copy(params.bytes, self.limits()), stream, &params) }
+    }
+
+    pub(crate) fn enqueue_put_signal(
+        &self,
+        stream: &Stream,
+        handle: &RawHandle,
+        s: &PadSignal,
+    ) -> Result<()> {
+        self.check_atomics(handle, s.rank, "put_signal")?;
+        let slot = handle.pads[s.rank] + handle.pad.slot(s.channel, handle.rank) as u64;
+        self.pad_signal(
+            stream,
+            handle,
+            s,
+            PadSignalParams { slot, op: op::PUT_SIGNAL, from: 0, to: 1, ..Default::default() },
+        )
+    }
+
+    pub(crate) fn enqueue_wait_signal(
+        &self,
+        stream: &Stream,
+        handle: &RawHandle,
+        s: &PadSignal,
+    ) -> Result<()> {
+        self.check_atomics(handle, s.rank, "wait_signal")?;
+        let slot = handle.pads[handle.rank] + handle.pad.slot(s.channel, s.rank) as u64;
+        self.pad_signal(
+            stream,
+            handle,
+            s,
+            PadSignalParams { slot, op: op::WAIT_SIGNAL, from: 1, to: 0, ..Default::default() },
+        )
+    }
+
+    fn pad_signal(
+        &self,
+        stream: &Stream,
+        handle: &RawHandle,
+        s: &PadSignal,
+        base: PadSignalParams,
+    ) -> Result<()> {
+        let params = PadSignalParams {
+            status: handle.status.params(),
+            limit_ns: nanoseconds(s.limit),
+            pe: u64::from(handle.members[s.rank].0),
+            late: bit(s.rank),
+            ..base
+        };
+        // SAFETY: the parameters are the kernel's; the slot is in a pad that the handle's mappings hold.
+        unsafe { self.kernels.launch(Entry::PadSignal, ONE_THREAD, stream, &params) }
+    }
+
+    pub(crate) fn enqueue_wait_until(
+        &self,
+        stream: &Stream,
+        handle: &RawHandle,
+        wait: &WaitUntil,
+    ) -> Result<()> {
+        // Any other member may be the one that has not signalled; alone, it is this PE itself.
+        let others = || (0..handle.members.len()).filter(|r| *r != handle.rank);
+        let first = others().next().unwrap_or(handle.rank);
+        let late = others().map(bit).fold(0, |all, b| all | b);
+        let params = WaitParams {
+            status: handle.status.params(),
+            word: handle.pads[handle.rank] + handle.pad.signal(wait.index) as u64,
+            value: wait.value,
+            limit_ns: nanoseconds(wait.limit),
+            op: op::WAIT_UNTIL,
+            pe: u64::from(handle.members[first].0),
+            late,
+            cmp: wait.cmp as u32,
+            reserved: 0,
+        };
+        // SAFETY: the parameters are the kernel's; the word is in this PE's pad, which the handle's mappings hold.
+        unsafe { self.kernels.launch(Entry::WaitUntil, ONE_THREAD, stream, &params) }
+    }
+
+    pub(crate) fn enqueue_barrier(
+        &self,
+        stream: &Stream,
+        handle: &RawHandle,
+        channel: usize,
+        limit: Duration,
+    ) -> Result<()> {
+        let params = BarrierParams {
+            status: handle.status.params(),
+            pads: handle.device_ptrs().pads.0,
+            members: handle.members_ptr(),
+            words: handle.pad.barrier_word(channel, 0) as u64,
+            counter: handle.pad.barrier_counter(channel) as u64,
+            limit_ns: nanoseconds(limit),
+            ranks: u32::try_from(handle.members.len()).unwrap_or(u32::MAX),
+            rank: u32::try_from(handle.rank).unwrap_or(u32::MAX),
+        };
+        // SAFETY: the parameters are the kernel's; tables and pads live as long as the handle.
+        unsafe { self.kernels.launch(Entry::Barrier, ONE_WARP, stream, &params) }
+    }
+}

@@ -1,0 +1,227 @@
+//! Opening the backend together: every PE has a GPU, no GPU has two PEs, and every pair has really reached each other.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use symm_core::backend::Export;
+use symm_core::bootstrap::{Bootstrap, Group};
+use symm_core::{Deadline, Error, Pe, Result};
+
+use crate::device::Device;
+use crate::launch::Kernels;
+use crate::result::BACKEND;
+use crate::shared::Shared;
+use crate::vmm::Mapped;
+
+/// Id of the group of all PEs that only `init` of this backend uses.
+const TEAM: u64 = u64::from_le_bytes(*b"cuda....");
+const OP: &str = "init";
+const PAGE: usize = 4096;
+
+/// What the PEs agreed on.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) kernels: Kernels,
+    /// For each PE: whether this GPU's atomics work on its memory.
+    pub(crate) atomics: Vec<bool>,
+}
+
+/// All PEs of the world, during `init`.
+struct Probe<'a> {
+    boot: &'a Arc<dyn Bootstrap>,
+    group: Group,
+    deadline: Deadline,
+    allow_shared_gpu: bool,
+}
+
+/// Opens the device, compares, and imports a test page of every peer.
+///
+/// # Collective
+/// Over the world.
+///
+/// # Errors
+/// On all PEs alike: `Unavailable` if some PE has no GPU, `Unsupported` naming the first pair that cannot reach each other.
+pub(crate) fn open(boot: &Arc<dyn Bootstrap>, deadline: Deadline, allow_shared_gpu: bool) -> Result<Opened> {
+    let everybody = (0..boot.n_pes()).map(Pe::from).collect();
+    let probe = Probe { boot, group: Group::new(boot.clone(), TEAM, everybody)?, deadline, allow_shared_gpu };
+    let opened = Device::open(boot.pe()).and_then(Shared::new).and_then(|s| Ok((s, Kernels::load()?)));
+    let mine = opened.as_ref().map(|(s, _)| s.device.uuid.to_vec()).map_err(|e| match e {
+        Error::Unavailable { why, .. } => why.clone(),
+        e => e.to_string(),
+    });
+    let uuids = probe.agree(mine, |pe, why| Error::Unavailable {
+        backend: BACKEND.to_owned(),
+        why: format!("PE {pe}: {why}"),
+    })?;
+    let (shared, kernels) = opened?;
+    let uuids = uuids
+        .iter()
+        .map(|u| <[u8; 16]>::try_from(u.as_slice()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|_| Error::Bootstrap { call: OP, why: "a GPU id of another length".to_owned() })?;
+    probe.agree(probe.neighbours(&uuids).map(|()| Vec::new()), unsupported)?;
+    // Every step is agreed on before the next, so that nobody waits for a PE that has given up.
+    let (page, export) = probe.step(test_page(&shared))?;
+    let exports = probe.exchange(&export)?;
+    let imports = probe.step(probe.import(&shared, &exports))?;
+    probe.step(probe.write(&shared, &imports))?;
+    probe.step(probe.verify(&shared, &page))?;
+    let atomics = uuids.iter().map(|u| shared.device.atomics_with(u)).collect::<Result<Vec<_>>>();
+    let atomics = probe.step(atomics.map_err(|e| e.to_string()))?;
+    Ok(Opened { shared, kernels, atomics })
+}
+
+fn unsupported(pe: Pe, why: &str) -> Error {
+    let why = if why.starts_with("PE ") { why.to_owned() } else { format!("PE {pe}: {why}") };
+    Error::Unsupported { backend: BACKEND, capability: "PEER_LOAD_STORE", why }
+}
+
+/// The word that `writer` leaves in `owner`'s page.
+fn word(writer: Pe, owner: Pe) -> u64 {
+    0x5359_4d4d << 32 | u64::from(writer.0) << 16 | u64::from(owner.0)
+}
+
+/// A page with this PE's own word, and its export.
+fn test_page(shared: &Arc<Shared>) -> Result<(Mapped, Export), String> {
+    let make = || {
+        let page = Mapped::allocate(shared, PAGE)?;
+        shared.zero(page.base, PAGE)?;
+        let export = page.export()?;
+        Ok((page, export))
+    };
+    make().map_err(|e: Error| format!("test page: {e}"))
+}
+
+impl Probe<'_> {
+    /// Gathers what every PE has; if some have an error, all get that of the lowest.
+    fn agree(
+        &self,
+        mine: Result<Vec<u8>, String>,
+        error: impl Fn(Pe, &str) -> Error,
+    ) -> Result<Vec<Vec<u8>>> {
+        let bytes = match mine {
+            Ok(mut bytes) => {
+                bytes.insert(0, 0);
+                bytes
+            }
+            Err(why) => std::iter::once(1).chain(why.into_bytes()).collect(),
+        };
+        let all = self.group.all_gather(OP, &bytes, self.deadline)?;
+        let mut results = Vec::with_capacity(all.len());
+        for (pe, bytes) in self.group.members().iter().zip(all) {
+            match bytes.split_first() {
+                Some((0, rest)) => results.push(rest.to_vec()),
+                Some((_, why)) => return Err(error(*pe, &String::from_utf8_lossy(why))),
+                None => {
+                    return Err(Error::Bootstrap { call: OP, why: format!("an empty message from PE {pe}") });
+                }
+            }
+        }
+        Ok(results)
+    }
+
+    /// A step that all must have passed.
+    fn step<T>(&self, mine: Result<T, String>) -> Result<T> {
+        let said = mine.as_ref().map(|_| Vec::new()).map_err(Clone::clone);
+        self.agree(said, unsupported)?;
+        mine.map_err(|why| unsupported(self.boot.pe(), &why))
+    }
+
+    fn me(&self) -> Pe {
+        self.boot.pe()
+    }
+
+    fn others(&self) -> impl Iterator<Item = Pe> + '_ {
+        self.group.members().iter().copied().filter(|pe| *pe != self.me())
+    }
+
+    /// Checks who the other PEs are before anything is sent to them.
+    fn neighbours(&self, uuids: &[[u8; 16]]) -> Result<(), String> {
+        let me = self.me();
+        if uuids.len() > usize::from(u16::MAX) {
+            return Err(format!("{} PEs on one host", uuids.len()));
+        }
+        for pe in self.others() {
+            if !self.boot.passes_fds(pe) {
+                return Err(format!("PE {me} and PE {pe} are not on one host"));
+            }
+            if uuids[pe.index()] == uuids[me.index()] && !self.allow_shared_gpu {
+                let (a, b) = (me.min(pe), me.max(pe));
+                return Err(format!(
+                    "PE {a} and PE {b} have the same GPU; SYMM_ALLOW_SHARED_GPU=1 allows it"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the page to everybody and gets everybody's.
+    fn exchange(&self, export: &Export) -> Result<Vec<Option<Export>>> {
+        let tag = self.group.next_tag();
+        let fds: Vec<_> = export.fds.iter().map(AsFd::as_fd).collect();
+        for pe in self.others() {
+            self.boot.send(pe, tag, &export.bytes, &fds)?;
+        }
+        let mut all = Vec::with_capacity(self.group.len());
+        for pe in self.group.members() {
+            all.push(if *pe == self.me() {
+                None
+            } else {
+                let m = self.boot.recv(*pe, tag, self.deadline)?;
+                Some(Export { bytes: m.payload, fds: m.fds })
+            });
+        }
+        Ok(all)
+    }
+
+    fn import(
+        &self,
+        shared: &Arc<Shared>,
+        exports: &[Option<Export>],
+    ) -> Result<Vec<Option<Mapped>>, String> {
+        let import = |(pe, export): (&Pe, &Option<Export>)| {
+            export
+                .as_ref()
+                .map(|e| {
+                    Mapped::import(shared, e)
+                        .map_err(|why| format!("PE {} cannot import memory of PE {pe}: {why}", self.me()))
+                })
+                .transpose()
+        };
+        self.group.members().iter().zip(exports).map(import).collect()
+    }
+
+    /// Leaves a word in everybody's page and reads it back over the link.
+    fn write(&self, shared: &Shared, imports: &[Option<Mapped>]) -> Result<(), String> {
+        let me = self.me();
+        for (pe, page) in self.group.members().iter().zip(imports) {
+            let Some(page) = page else { continue };
+            let (mine, at) = (word(me, *pe), page.base + 8 * (me.index() % (PAGE / 8)) as u64);
+            let mut back = [0];
+            let done = shared.upload(at, &[mine]).and_then(|()| shared.download(at, &mut back));
+            done.map_err(|e| format!("PE {me} cannot access memory of PE {pe}: {e}"))?;
+            if back != [mine] && self.group.len() <= PAGE / 8 {
+                return Err(format!("PE {me} wrote {mine:#x} to PE {pe} and read {:#x}", back[0]));
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds everybody's word in this PE's own page.
+    fn verify(&self, shared: &Shared, page: &Mapped) -> Result<(), String> {
+        let me = self.me();
+        let mut words = vec![0; PAGE / 8];
+        shared.download(page.base, &mut words).map_err(|e| e.to_string())?;
+        if self.group.len() > words.len() {
+            return Ok(());
+        }
+        for pe in self.others() {
+            let (expected, got) = (word(pe, me), words[pe.index()]);
+            if got != expected {
+                return Err(format!("PE {pe} wrote {expected:#x} to PE {me}, which has {got:#x}"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,312 @@
+//! Streams, markers, events and captured graphs.
+
+use std::sync::{Arc, Mutex};
+
+use cudarc::driver::sys::{
+    self, CUevent, CUevent_flags, CUgraph, CUgraphExec, CUresult, CUstream, CUstreamCaptureMode,
+};
+use symm_core::{Addr, Error, Result};
+
+use crate::arena::{Block, Kind};
+use crate::result::{BACKEND, check, lock};
+use crate::shared::{Shared, create_stream};
+
+/// An in-order queue of operations on the GPU. Clones are the same queue.
+#[derive(Clone, Debug)]
+pub struct Stream(pub(crate) Arc<StreamInner>);
+
+#[derive(Debug)]
+pub(crate) struct StreamInner {
+    pub(crate) shared: Arc<Shared>,
+    /// A `CUstream` as a number, so that the struct is `Send`.
+    raw: usize,
+    /// Counters of the launches on this stream: they follow one another, so one record is enough.
+    record: Block,
+    /// While a capture is going on: the record of its launches, which goes into the graph.
+    pub(crate) capture: Mutex<Option<Block>>,
+}
+
+impl StreamInner {
+    pub(crate) fn raw(&self) -> CUstream {
+        self.raw as CUstream
+    }
+}
+
+impl Stream {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Result<Self> {
+        shared.device.enter()?;
+        let record = Block::new(shared, Kind::Device, symm_kernels::params::RECORD_BYTES)?;
+        let raw = create_stream()? as usize;
+        let inner = Arc::new(StreamInner { shared: shared.clone(), raw, record, capture: Mutex::new(None) });
+        lock(&shared.streams).push(Arc::downgrade(&inner));
+        Ok(Stream(inner))
+    }
+
+    /// The driver's stream, for callers that enqueue work of their own. Valid until the last clone is dropped.
+    pub fn cu_stream(&self) -> CUstream {
+        self.0.raw()
+    }
+
+    /// Address of the launch record for the next launch.
+    pub(crate) fn record(&self) -> u64 {
+        lock(&self.0.capture).as_ref().map_or(self.0.record.gpu(), Block::gpu)
+    }
+
+    pub(crate) fn is_capturing(&self) -> bool {
+        lock(&self.0.capture).is_some()
+    }
+
+    /// Refuses what waits for the stream while it is being captured.
+    pub(crate) fn not_capturing(&self, op: &'static str) -> Result<()> {
+        if self.is_capturing() {
+            let why = "it waits for the stream, which is being captured".to_owned();
+            return Err(Error::Unsupported { backend: BACKEND, capability: op, why });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        self.not_capturing("synchronize")?;
+        self.0.shared.device.enter()?;
+        // SAFETY: the stream lives as long as `self`.
+        check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.cu_stream()) })
+    }
+
+    /// Makes this stream wait for the present end of `other`.
+    pub(crate) fn follow(&self, other: &Stream) -> Result<()> {
+        let event = Event::plain()?;
+        event.record_on(other.cu_stream())?;
+        // SAFETY: stream and event are live; the driver keeps what it needs of an event that is destroyed early.
+        check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(self.cu_stream(), event.raw(), 0) })
+    }
+
+    pub(crate) fn begin_capture(&self) -> Result<()> {
+        self.0.shared.device.enter()?;
+        if self.is_capturing() {
+            return Err(Error::argument(
+                "begin_capture",
+                "stream",
+                "a stream that is being captured",
+                "an idle one",
+            ));
+        }
+        // Before the capture begins, since afterwards nothing may be allocated, and before the lock, which the drop of a
+        // block takes, too.
+        let record = Block::new(&self.0.shared, Kind::Device, symm_kernels::params::RECORD_BYTES)?;
+        let mut capture = lock(&self.0.capture);
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is live.
+        let begun = unsafe { sys::cuStreamBeginCapture_v2(self.cu_stream(), mode) };
+        if let Err(e) = check("cuStreamBeginCapture_v2", begun) {
+            drop(capture);
+            return Err(e);
+        }
+        *capture = Some(record);
+        Ok(())
+    }
+
+    pub(crate) fn end_capture(&self) -> Result<Graph> {
+        self.0.shared.device.enter()?;
+        let record = lock(&self.0.capture).take();
+        let Some(record) = record else {
+            return Err(Error::argument(
+                "end_capture",
+                "stream",
+                "a stream that is not being captured",
+                "one that is",
+            ));
+        };
+        let mut graph: CUgraph = std::ptr::null_mut();
+        // SAFETY: the stream is live and `graph` a valid place.
+        let ended = unsafe { sys::cuStreamEndCapture(self.cu_stream(), &raw mut graph) };
+        check("cuStreamEndCapture", ended)?;
+        let mut exec: CUgraphExec = std::ptr::null_mut();
+        // SAFETY: `graph` was made just now and `exec` is a valid place.
+        let made = unsafe { sys::cuGraphInstantiateWithFlags(&raw mut exec, graph, 0) };
+        // SAFETY: the executable graph, if any, has its own copy of everything.
+        let destroyed = unsafe { sys::cuGraphDestroy(graph) };
+        check("cuGraphInstantiateWithFlags", made)?;
+        check("cuGraphDestroy", destroyed)?;
+        Ok(Graph { exec: exec as usize, _record: record })
+    }
+}
+
+impl Drop for StreamInner {
+    fn drop(&mut self) {
+        // Destroying a stream does not wait for its work, so whoever marks the streams later must know of it.
+        let left = self.shared.device.enter().and_then(|()| Event::plain());
+        let left = left.and_then(|e| e.record_on(self.raw()).map(|()| e));
+        match left {
+            Ok(event) => lock(&self.shared.departed).push(Arc::new(event)),
+            Err(e) => log::warn!("a stream was dropped unmarked: {e}"),
+        }
+        // SAFETY: this is the last owner; the driver frees the stream once its work is done.
+        if let Err(e) = check("cuStreamDestroy_v2", unsafe { sys::cuStreamDestroy_v2(self.raw()) }) {
+            log::warn!("{e}");
+        }
+    }
+}
+
+/// A captured sequence of operations.
+#[derive(Debug)]
+pub struct Graph {
+    /// A `CUgraphExec` as a number, so that the struct is `Send`.
+    exec: usize,
+    /// Counters of the graph's launches: launches of one graph never overlap.
+    _record: Block,
+}
+
+impl Graph {
+    pub(crate) fn launch(&self, stream: &Stream) -> Result<()> {
+        stream.0.shared.device.enter()?;
+        // SAFETY: both are live; the caller of `Backend::launch` keeps what was captured valid.
+        check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(self.exec as CUgraphExec, stream.cu_stream()) })
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        let exec = self.exec as CUgraphExec;
+        // SAFETY: this is the only owner; a launch that is still running is finished by the driver first.
+        if let Err(e) = check("cuGraphExecDestroy", unsafe { sys::cuGraphExecDestroy(exec) }) {
+            log::warn!("{e}");
+        }
+    }
+}
+
+/// A point in every stream of this PE.
+#[derive(Debug)]
+pub struct Marker {
+    pub(crate) events: Vec<Arc<Event>>,
+}
+
+impl Marker {
+    /// Whether every stream has passed it.
+    pub(crate) fn passed(&self) -> Result<bool> {
+        for event in &self.events {
+            if !event.passed()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// A point in one stream, with the time at which the GPU passed it.
+#[derive(Debug)]
+pub struct Event(usize);
+
+impl Event {
+    /// An event that keeps the time.
+    ///
+    /// # Errors
+    /// The driver's; a context of the backend must be current, as it is after any call of this thread on a stream.
+    pub fn timed() -> Result<Self> {
+        Event::create(CUevent_flags::CU_EVENT_DEFAULT)
+    }
+
+    pub(crate) fn plain() -> Result<Self> {
+        Event::create(CUevent_flags::CU_EVENT_DISABLE_TIMING)
+    }
+
+    fn create(flags: CUevent_flags) -> Result<Self> {
+        let mut raw: CUevent = std::ptr::null_mut();
+        // SAFETY: `raw` is a valid place.
+        check("cuEventCreate", unsafe { sys::cuEventCreate(&raw mut raw, flags as u32) })?;
+        Ok(Event(raw as usize))
+    }
+
+    pub(crate) fn raw(&self) -> CUevent {
+        self.0 as CUevent
+    }
+
+    /// Marks the present end of `stream`.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn record(&self, stream: &Stream) -> Result<()> {
+        stream.0.shared.device.enter()?;
+        self.record_on(stream.cu_stream())
+    }
+
+    pub(crate) fn record_on(&self, stream: CUstream) -> Result<()> {
+        // SAFETY: both are live.
+        check("cuEventRecord", unsafe { sys::cuEventRecord(self.raw(), stream) })
+    }
+
+    /// Milliseconds between two events that the GPU has passed.
+    ///
+    /// # Errors
+    /// The driver's, also if one was not recorded, not passed, or keeps no time.
+    pub fn milliseconds_since(&self, start: &Event) -> Result<f32> {
+        let mut ms = 0.0;
+        // SAFETY: both are live and `ms` is a valid place.
+        let asked = unsafe { sys::cuEventElapsedTime_v2(&raw mut ms, start.raw(), self.raw()) };
+        check("cuEventElapsedTime_v2", asked)?;
+        Ok(ms)
+    }
+
+    pub(crate) fn passed(&self) -> Result<bool> {
+        // SAFETY: the event is live.
+        match unsafe { sys::cuEventQuery(self.raw()) } {
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            other => check("cuEventQuery", other).map(|()| true),
+        }
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: this is the only owner; the driver keeps what a stream still waits for.
+        if let Err(e) = check("cuEventDestroy_v2", unsafe { sys::cuEventDestroy_v2(self.raw()) }) {
+            log::warn!("{e}");
+        }
+    }
+}
+
+/// Enqueues a copy between any two addresses that the GPU reaches.
+pub(crate) fn enqueue_copy(stream: &Stream, dst: Addr, src: Addr, bytes: usize) -> Result<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    stream.0.shared.device.enter()?;
+    // SAFETY: the caller of `Backend::copy` promises both ranges until the stream has passed this.
+    check("cuMemcpyAsync", unsafe { sys::cuMemcpyAsync(dst.0, src.0, bytes, stream.cu_stream()) })
+}
+
+/// Enqueues a fill.
+pub(crate) fn enqueue_fill(stream: &Stream, dst: Addr, value: u8, bytes: usize) -> Result<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    stream.0.shared.device.enter()?;
+    // SAFETY: the caller of `Backend::fill` promises the range until the stream has passed this.
+    check("cuMemsetD8Async", unsafe { sys::cuMemsetD8Async(dst.0, value, bytes, stream.cu_stream()) })
+}
+
+/// Copies host bytes to the GPU in stream order and waits.
+pub(crate) fn copy_in(stream: &Stream, dst: Addr, src: &[u8]) -> Result<()> {
+    stream.not_capturing("copy_in")?;
+    stream.0.shared.device.enter()?;
+    if !src.is_empty() {
+        // SAFETY: the source is a live slice until the synchronisation below; the caller promises the destination.
+        let done =
+            unsafe { sys::cuMemcpyHtoDAsync_v2(dst.0, src.as_ptr().cast(), src.len(), stream.cu_stream()) };
+        check("cuMemcpyHtoDAsync_v2", done)?;
+    }
+    stream.synchronize()
+}
+
+/// Copies bytes to the host in stream order and waits.
+pub(crate) fn copy_out(stream: &Stream, src: Addr, dst: &mut [u8]) -> Result<()> {
+    stream.not_capturing("copy_out")?;
+    stream.0.shared.device.enter()?;
+    if !dst.is_empty() {
+        // SAFETY: the destination is a live slice until the synchronisation below; the caller promises the source.
+        let done = unsafe {
+            sys::cuMemcpyDtoHAsync_v2(dst.as_mut_ptr().cast(), src.0, dst.len(), stream.cu_stream())
+        };
+        check("cuMemcpyDtoHAsync_v2", done)?;
+    }
+    stream.synchronize()
+}
