@@ -5,7 +5,7 @@
 //! | ticket, completed | u64 each | owner | operations begun and ended by this PE |
 //! | arrival | u64 `[W]` | rank `s` writes word `s` | epoch whose slot `s` has published here |
 //! | done | u64 `[W]` | rank `s` writes word `s` | epoch whose data from `s` are here |
-//! | aborted | `[W]` of {epoch, pe} | rank `s` writes pair `s` | oldest epoch `s` has given up since the last recover, plus the PE at fault plus one |
+//! | aborted | `[W]` of {epoch, pe} | rank `s` writes pair `s` | oldest epoch `s` has given up since the last recover; failure code ([`crate::status`], 0 reads as timeout) << 32 plus the PE at fault plus one |
 //! | slots | `[2][W]` × (header + 8·max_splits) | rank `s` writes slot `s` | published header and splits, by epoch parity |
 //!
 //! Two slots are enough: nobody begins epoch e+1 before all of epoch e have arrived, so a slot of epoch e−1 is never
@@ -72,7 +72,7 @@ impl ContextLayout {
         self.done + 8 * rank
     }
 
-    /// Offset of the aborted pair that `rank` writes: epoch, then PE at fault plus one.
+    /// Offset of the aborted pair that `rank` writes: epoch, then failure code << 32 plus the PE at fault plus one.
     pub fn aborted_pair(&self, rank: usize) -> usize {
         self.aborted + 16 * rank
     }

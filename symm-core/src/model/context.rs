@@ -50,7 +50,7 @@ impl<B: Backend> Drop for ContextInner<B> {
             id: self.id,
             marker: Some(marker),
             blocks: vec![(Use::Internal, block)],
-            cores: Vec::new(),
+            raws: Vec::new(),
             dedicated: std::mem::take(&mut self.dedicated),
             tell: peers.clone(),
             awaiting: peers,

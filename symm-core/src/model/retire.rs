@@ -4,9 +4,7 @@
 //! `reclaim`) of a team whose members have to know.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
 
-use super::handle::HandleCore;
 use super::memory::Use;
 use super::pool::Block;
 use crate::backend::Backend;
@@ -23,8 +21,9 @@ pub(crate) struct Retired<B: Backend> {
     pub(crate) marker: Option<B::Marker>,
     /// The data block, then the pads. Taken out when they are freed.
     pub(crate) blocks: Vec<(Use, Block<B>)>,
-    /// Handles, kept until the streams have passed.
-    pub(crate) cores: Vec<Arc<HandleCore<B>>>,
+    /// What operations of the handles were given, kept until the streams have passed. Not the handles themselves, which
+    /// hold the world that this list belongs to: its last owner's drop would never come.
+    pub(crate) raws: Vec<B::RawHandle>,
     /// Peers' segments that held nothing but this allocation.
     pub(crate) dedicated: Vec<(Pe, u64)>,
     /// Peers that must hear that this PE is through.
@@ -86,11 +85,11 @@ impl<B: Backend> Retirement<B> {
 
     /// Looks at markers; returns blocks whose last user is through, and forgets finished entries.
     pub(crate) fn sweep(&mut self, passed: impl Fn(&B::Marker) -> bool) -> Swept<B> {
-        let mut swept = Swept { blocks: Vec::new(), cores: Vec::new(), imports: Vec::new() };
+        let mut swept = Swept { blocks: Vec::new(), raws: Vec::new(), imports: Vec::new() };
         for e in &mut self.entries {
             if e.marker.as_ref().is_some_and(&passed) {
                 e.marker = None;
-                swept.cores.append(&mut e.cores);
+                swept.raws.append(&mut e.raws);
                 swept.imports.append(&mut e.dedicated);
             }
             if e.marker.is_none() && e.awaiting.is_empty() {
@@ -117,6 +116,6 @@ impl<B: Backend> Retirement<B> {
 pub(crate) struct Swept<B: Backend> {
     pub(crate) blocks: Vec<(Use, Block<B>)>,
     /// Dropped by the caller after it let go of the lock.
-    pub(crate) cores: Vec<Arc<HandleCore<B>>>,
+    pub(crate) raws: Vec<B::RawHandle>,
     pub(crate) imports: Vec<(Pe, u64)>,
 }

@@ -171,7 +171,7 @@ impl<B: Backend> Drop for LocalMemory<B> {
                 id: (0, 0),
                 marker: Some(marker),
                 blocks: vec![(Use::Local, block)],
-                cores: Vec::new(),
+                raws: Vec::new(),
                 dedicated: Vec::new(),
                 tell: Default::default(),
                 awaiting: Default::default(),

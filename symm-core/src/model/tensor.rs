@@ -56,10 +56,12 @@ impl<B: Backend> Drop for Allocation<B> {
         let mut bound = self.bound.lock();
         let mut blocks: Vec<_> = self.block.take().into_iter().map(|b| (Use::Data, b)).collect();
         blocks.extend(bound.pads.drain(..).map(|b| (Use::Internal, b)));
-        let cores = bound.cores.drain().map(|(_, c)| c).collect();
+        // Every handle held this allocation, so these are the last owners; only `recover` may look at one just now, and it
+        // does so while the streams are idle.
+        let raws = bound.cores.drain().filter_map(|(_, c)| Arc::into_inner(c)).map(|c| c.raw).collect();
         let Ok(marker) = world.backend.mark() else {
             // Without a marker nothing says when streams are through: kept until the world ends.
-            std::mem::forget((blocks, cores));
+            std::mem::forget((blocks, raws));
             return;
         };
         let peers = std::mem::take(&mut bound.peers);
@@ -67,7 +69,7 @@ impl<B: Backend> Drop for Allocation<B> {
             id: self.id,
             marker: Some(marker),
             blocks,
-            cores,
+            raws,
             dedicated: std::mem::take(&mut bound.dedicated),
             tell: peers.clone(),
             awaiting: peers,

@@ -77,7 +77,7 @@ impl<B: Backend> WorldInner<B> {
 
     pub(crate) fn sweep(&self) {
         let swept = self.retirement.lock().sweep(|m| self.backend.passed(m).unwrap_or(false));
-        drop(swept.cores);
+        drop(swept.raws);
         if !swept.imports.is_empty() {
             let mut imports = self.imports.lock();
             for (pe, segment) in swept.imports {
