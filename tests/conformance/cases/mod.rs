@@ -1,0 +1,39 @@
+//! The table.
+
+mod all_to_all;
+mod barrier;
+mod capabilities;
+mod errors;
+mod handle;
+mod lifetime;
+mod recover;
+mod rma;
+mod signal;
+mod symmetry;
+mod teams;
+mod timeouts;
+mod vdev;
+mod vdev_2d;
+
+use crate::harness::Case;
+
+/// Every case, in the order in which they run.
+pub(crate) fn all() -> Vec<Case> {
+    [
+        capabilities::CASES,
+        handle::CASES,
+        rma::CASES,
+        signal::CASES,
+        barrier::CASES,
+        all_to_all::CASES,
+        vdev::CASES,
+        vdev_2d::CASES,
+        errors::CASES,
+        recover::CASES,
+        symmetry::CASES,
+        lifetime::CASES,
+        teams::CASES,
+        timeouts::CASES,
+    ]
+    .concat()
+}

@@ -1,0 +1,234 @@
+//! Every wait ends, and says who was late.
+
+use std::time::{Duration, Instant};
+
+use symm::{Cmp, DType, Error, Options, Pe, Result, SignalOp, SignalUpdate};
+
+use super::vdev::{Job, splits};
+use crate::harness::{Case, Ctx, Outcome, Stop, ensure, ensure_eq, ensure_err};
+
+pub(super) const CASES: &[Case] = &[
+    Case::new("timeouts::barrier_put_wait_1s", barrier_put_wait_1s).pes(2),
+    Case::new("timeouts::wait_until_says_what_it_saw", wait_until_says_what_it_saw),
+    Case::new("timeouts::collective", collective).pes(2),
+    Case::new("timeouts::team_default", team_default).pes(2),
+    Case::new("timeouts::counted_from_the_stream", counted_from_the_stream),
+    Case::new("timeouts::one_team_only", one_team_only).pes(2),
+    Case::new("timeouts::rendezvous_and_team", rendezvous_and_team)
+        .pes(2)
+        .own(&[("SYMM_INIT_TIMEOUT_MS", "1500")]),
+    Case::new("timeouts::recover", recover).pes(2).own(&[("SYMM_INIT_TIMEOUT_MS", "1500")]),
+];
+
+/// The PE that never comes.
+fn absent(ctx: &Ctx) -> usize {
+    ctx.n() - 1
+}
+
+fn check(what: &str, got: &Result<()>, op: &str, limit: Duration, late: usize) -> Outcome {
+    match got {
+        Err(Error::Timeout { op: o, late: l, waited, .. }) => {
+            ensure_eq!((*o, l.as_slice()), (op, &[Pe::from(late)][..]), "{what}: operation and late PEs");
+            // A peer whose own wait ended first may have told this one.
+            let soonest = limit - limit / 10;
+            ensure!(
+                *waited >= soonest && *waited < limit + Duration::from_secs(5),
+                "{what}: waited {waited:?}"
+            );
+            Ok(())
+        }
+        other => Err(Stop::fail(format!("{what}: got {other:?}, expected Timeout"))),
+    }
+}
+
+/// Upstream's three, 1000 ms each and no partner; three teams, so that each failure is its own.
+fn barrier_put_wait_1s(ctx: &Ctx) -> Outcome {
+    let second = Duration::from_secs(1);
+    let teams = ["barrier", "put_signal", "wait_signal"].map(|op| ctx.another_team().map(|t| (op, t)));
+    let mut all = Vec::new();
+    for made in teams {
+        let (op, team) = made?;
+        let sub = ctx.with(team)?;
+        let x = sub.symmetric(DType::U8, 8, ctx.seed)?;
+        all.push((op, sub, x));
+    }
+    if ctx.me() != absent(ctx) {
+        let began = Instant::now();
+        for (op, sub, x) in &all {
+            match *op {
+                "barrier" => x.handle.barrier(&sub.stream, 1, Some(second))?,
+                "put_signal" => {
+                    x.handle.put_signal(&sub.stream, absent(ctx), 1, Some(second))?;
+                    x.handle.put_signal(&sub.stream, absent(ctx), 1, Some(second))?;
+                }
+                _ => x.handle.wait_signal(&sub.stream, absent(ctx), 1, Some(second))?,
+            }
+        }
+        ensure!(began.elapsed() < Duration::from_millis(800), "enqueuing blocked for {:?}", began.elapsed());
+        for (op, sub, x) in &all {
+            check(op, &sub.stream.synchronize(), op, second, absent(ctx))?;
+            check(op, &sub.team.status(), op, second, absent(ctx))?;
+            check(op, &x.handle.barrier(&sub.stream, 0, None), op, second, absent(ctx))?;
+        }
+        ensure!(began.elapsed() < Duration::from_secs(4), "three at once took {:?}", began.elapsed());
+    }
+    ctx.meet()?;
+    for (op, sub, x) in &all {
+        sub.team.recover()?;
+        let slots: Vec<u32> = sub.stream.read(&x.handle.get_signal_pad(sub.me(), &[], DType::U32, 0)?)?;
+        ensure!(slots.iter().all(|s| *s == 0), "{op}: the pad is not zero after recover");
+        for _ in 0..3 {
+            x.handle.barrier(&sub.stream, 1, None)?;
+            x.handle.put_signal(&sub.stream, sub.right(), 1, None)?;
+            x.handle.wait_signal(&sub.stream, sub.left(), 1, None)?;
+        }
+        sub.stream.synchronize()?;
+    }
+    Ok(())
+}
+
+fn wait_until_says_what_it_saw(ctx: &Ctx) -> Outcome {
+    let x = ctx.symmetric(DType::U8, 8, ctx.seed)?;
+    let none = x.mem.span.slice(0, 0)?;
+    let update = SignalUpdate { index: 2, op: SignalOp::Set, value: 41 };
+    x.handle.put_with_signal(&ctx.stream, ctx.right(), 0, &none, update)?;
+    x.handle.barrier(&ctx.stream, 0, None)?;
+    ctx.stream.synchronize()?;
+    // All of them at once, each on its own signal.
+    x.handle.wait_until(&ctx.stream, 2, Cmp::Ge, 42, Some(Duration::from_millis(200)))?;
+    let got = ctx.stream.synchronize();
+    ensure_err!(got, Error::Timeout { op: "wait_until", expected: 42, got: 41, waited, .. } if waited.as_millis() >= 180);
+    ctx.meet()?;
+    ctx.team.recover()?;
+    // Pads are zeroed by recover, signals too.
+    x.handle.wait_until(&ctx.stream, 2, Cmp::Eq, 0, None)?;
+    x.handle.barrier(&ctx.stream, 0, None)?;
+    ctx.stream.synchronize()?;
+    Ok(())
+}
+
+/// A collective that one PE never calls; it fails there too, should it come later.
+fn collective(ctx: &Ctx) -> Outcome {
+    let w = ctx.n();
+    let limit = Duration::from_millis(300);
+    let job = Job::vdev(DType::F32, 3, splits(w, w, 7), ctx.seed);
+    let run = job.prepare(ctx)?;
+    let out = ctx.symmetric(DType::U32, w, ctx.seed)?;
+    let input = ctx.local(DType::U32, w, ctx.seed)?;
+    let options = Options { timeout: Some(limit), ..Options::default() };
+    if ctx.me() != absent(ctx) {
+        ctx.team.all_to_all(&ctx.stream, &input.span, &out.handle, options)?;
+        let got = ctx.stream.synchronize();
+        // The first to give up tells the others, who then need not wait for their own deadline.
+        ensure_err!(got, Error::Timeout { op: "all_to_all", phase: "arrival", .. });
+        ensure_eq!(got.err().and_then(|e| e.pe()), Some(Pe::from(absent(ctx))), "the late PE");
+    }
+    ctx.meet()?;
+    if ctx.me() == absent(ctx) {
+        // Too late: the epoch was given up.
+        let began = Instant::now();
+        let called = ctx.team.all_to_all(&ctx.stream, &input.span, &out.handle, Options::default());
+        ensure!(
+            called.is_err() || ctx.stream.synchronize().is_err(),
+            "an operation that was given up passed"
+        );
+        ensure!(began.elapsed() < Duration::from_secs(2), "noticed after {:?}", began.elapsed());
+    }
+    ctx.meet()?;
+    out.mem.check(&ctx.stream, "output", out.mem.poison())?;
+    ctx.team.recover()?;
+    job.enqueue(ctx, ctx.team.context(), &run)?;
+    job.check(ctx, &run)?;
+    ctx.stream.synchronize()?;
+    Ok(())
+}
+
+fn team_default(ctx: &Ctx) -> Outcome {
+    let x = ctx.symmetric(DType::U8, 8, ctx.seed)?;
+    let limit = Duration::from_millis(250);
+    ctx.team.set_timeout(limit);
+    if ctx.me() != absent(ctx) {
+        x.handle.wait_signal(&ctx.stream, absent(ctx), 0, None)?;
+        check("wait_signal", &ctx.stream.synchronize(), "wait_signal", limit, absent(ctx))?;
+    }
+    ctx.meet()?;
+    Ok(())
+}
+
+/// Time spent in the queue behind another operation does not count.
+fn counted_from_the_stream(ctx: &Ctx) -> Outcome {
+    let x = ctx.symmetric(DType::U8, 8, ctx.seed)?;
+    let none = x.mem.span.slice(0, 0)?;
+    x.handle.wait_until(&ctx.stream, 0, Cmp::Eq, 1, None)?;
+    x.handle.put_signal(&ctx.stream, ctx.me(), 0, Some(Duration::from_millis(150)))?;
+    x.handle.wait_signal(&ctx.stream, ctx.me(), 0, Some(Duration::from_millis(150)))?;
+    ctx.pause(250_000);
+    let other = ctx.world.stream()?;
+    let update = SignalUpdate { index: 0, op: SignalOp::Set, value: 1 };
+    x.handle.put_with_signal(&other, ctx.me(), 0, &none, update)?;
+    ctx.stream.synchronize()?;
+    Ok(())
+}
+
+/// A failure is the team's: other teams of the same PEs, and the stream, go on.
+fn one_team_only(ctx: &Ctx) -> Outcome {
+    let x = ctx.symmetric(DType::U8, 8, ctx.seed)?;
+    let other = ctx.another_team()?;
+    let y = ctx.symmetric_over(&other, DType::U8, 8, ctx.seed)?;
+    if ctx.me() != absent(ctx) {
+        x.handle.wait_signal(&ctx.stream, absent(ctx), 0, Some(Duration::from_millis(100)))?;
+    }
+    // Behind the failing operation in the same stream.
+    y.handle.barrier(&ctx.stream, 0, None)?;
+    other.barrier(&ctx.stream, Options::default())?;
+    let got = ctx.stream.synchronize();
+    ensure_eq!(got.is_err(), ctx.me() != absent(ctx), "the failing team's error in synchronize");
+    other.status()?;
+    let next = ctx.world.stream()?;
+    y.handle.barrier(&next, 0, None)?;
+    next.synchronize()?;
+    Ok(())
+}
+
+fn rendezvous_and_team(ctx: &Ctx) -> Outcome {
+    let late = absent(ctx);
+    let tensor = ctx.team.empty(&[8], DType::U8)?;
+    if ctx.me() != late {
+        let limit = Duration::from_millis(1500);
+        // Both at once: exchanges of two teams never mix.
+        let (bound, made) = std::thread::scope(|s| {
+            let bound = s.spawn(|| tensor.rendezvous(&ctx.team).map(drop));
+            let made = ctx.another_team().map(drop);
+            (bound.join(), made)
+        });
+        let bound = bound.map_err(|_| Stop::fail("rendezvous panicked"))?;
+        check("rendezvous", &bound, "rendezvous", limit, late)?;
+        check("team", &made, "context", limit, late)?;
+    }
+    ctx.meet()?;
+    // No operation failed; `recover` also brings members together that counted another number of rendezvous.
+    ctx.team.status()?;
+    ctx.team.recover()?;
+    let handle = tensor.rendezvous(&ctx.team)?;
+    handle.barrier(&ctx.stream, 0, None)?;
+    ctx.stream.synchronize()?;
+    Ok(())
+}
+
+/// A silent PE is never left out: `recover` names it, and may be called again.
+fn recover(ctx: &Ctx) -> Outcome {
+    let late = absent(ctx);
+    let x = ctx.symmetric(DType::U8, 8, ctx.seed)?;
+    if ctx.me() != late {
+        let limit = Duration::from_millis(100);
+        x.handle.wait_signal(&ctx.stream, late, 0, Some(limit))?;
+        check("wait_signal", &ctx.stream.synchronize(), "wait_signal", limit, late)?;
+        check("recover", &ctx.team.recover(), "recover", Duration::from_millis(1500), late)?;
+        ensure!(ctx.team.status().is_err(), "a recover that failed cleared the failure");
+    }
+    ctx.meet()?;
+    ctx.team.recover()?;
+    x.handle.barrier(&ctx.stream, 0, None)?;
+    ctx.stream.synchronize()?;
+    Ok(())
+}

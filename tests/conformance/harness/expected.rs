@@ -1,0 +1,25 @@
+//! What each backend can do, as this suite expects it. A case that needs what is listed here must run; a backend that
+//! has more or less than its line fails `capabilities::as_listed`.
+
+use symm::Capabilities;
+
+/// Capabilities that every PE has; [`peer_load_store`] depends on the PE.
+pub(crate) fn capabilities(backend: &str, nodes: u32) -> Capabilities {
+    match backend {
+        "host" if nodes > 1 => Capabilities::DETERMINISTIC | Capabilities::RECOVER | Capabilities::NETWORK,
+        "host" => Capabilities::DETERMINISTIC | Capabilities::RECOVER,
+        "cuda" => Capabilities::DETERMINISTIC | Capabilities::RECOVER | Capabilities::GRAPH,
+        _ => Capabilities::empty(),
+    }
+}
+
+/// Whether two PEs of `n` are on one node.
+pub(crate) fn direct(a: usize, b: usize, n: usize, nodes: u32) -> bool {
+    let node = |pe: usize| pe * nodes as usize / n;
+    node(a) == node(b)
+}
+
+/// Whether a PE reaches some peer by load and store; alone, it does.
+pub(crate) fn peer_load_store(pe: usize, n: usize, nodes: u32) -> bool {
+    n == 1 || (0..n).any(|p| p != pe && direct(p, pe, n, nodes))
+}
