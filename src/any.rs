@@ -4,14 +4,15 @@
 //! Every value made by one backend is only ever given back to it, since values never leave their world; a mixture is
 //! answered with an error all the same.
 
+use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(feature = "cuda")]
 use symm_core::Error;
 use symm_core::backend::{
-    Addr, Backend, ContextParts, DevicePtrs, Exchange, ExchangeOutput, Export, Get, HandleParts, PadSignal,
-    Put, Reach, Region, WaitUntil,
+    Addr, Backend, ContextParts, DevicePtrs, Exchange, ExchangeOutput, Export, Get, HandleParts, Kept,
+    PadSignal, Put, Reach, Region, WaitUntil,
 };
 use symm_core::bootstrap::Bootstrap;
 use symm_core::capability::Capabilities;
@@ -25,6 +26,7 @@ macro_rules! erased {
         $(#[$doc])*
         #[derive(Debug $(, $derive)?)]
         #[non_exhaustive]
+        #[allow(clippy::large_enum_variant, reason = "never in an array; behind an Arc where it is shared")]
         pub enum $any {
             /// Of the host backend.
             Host(<symm_host::Host as Backend>::$assoc),
@@ -324,6 +326,10 @@ unsafe impl Backend for AnyBackend {
         on!(self, |b| b.status() => AnyStatus)
     }
 
+    fn clear_status(&self, status: &AnyStatus) -> Result<()> {
+        on!(self, |b, status: AnyStatus| b.clear_status(status))
+    }
+
     fn bind_handle(&self, parts: HandleParts<Self>) -> Result<AnyHandle> {
         bind!(self, parts, bind_handle, AnyHandle, |p, of| HandleParts {
             my_rank: p.my_rank,
@@ -367,6 +373,11 @@ unsafe impl Backend for AnyBackend {
         on!(self, |b| b.stream() => AnyStream)
     }
 
+    unsafe fn stream_from_raw(&self, raw: *mut c_void) -> Result<AnyStream> {
+        // SAFETY: the caller's promise, passed on.
+        on!(self, |b| unsafe { b.stream_from_raw(raw) } => AnyStream)
+    }
+
     fn synchronize(&self, stream: &AnyStream) -> Result<()> {
         on!(self, |b, stream: AnyStream| b.synchronize(stream))
     }
@@ -385,6 +396,22 @@ unsafe impl Backend for AnyBackend {
 
     fn end_capture(&self, stream: &AnyStream) -> Result<AnyGraph> {
         on!(self, |b, stream: AnyStream| b.end_capture(stream) => AnyGraph)
+    }
+
+    fn is_capturing(&self, stream: &AnyStream) -> Result<bool> {
+        on!(self, |b, stream: AnyStream| b.is_capturing(stream))
+    }
+
+    fn keep(&self, stream: &AnyStream, kept: Kept) -> Result<()> {
+        on!(self, |b, stream: AnyStream| b.keep(stream, kept))
+    }
+
+    fn released(&self) -> Vec<Kept> {
+        match &self.chosen {
+            Chosen::Host(b) => b.released(),
+            #[cfg(feature = "cuda")]
+            Chosen::Cuda(b) => b.released(),
+        }
     }
 
     unsafe fn launch(&self, graph: &AnyGraph, stream: &AnyStream) -> Result<()> {

@@ -132,7 +132,7 @@ where
     F: Fn(World) -> Result<()> + Send + Sync,
 {
     let family = ["SYMM_PE", "SYMM_N_PES", "SYMM_JOB"];
-    let config =
-        Config::from_lookup(|name| if family.contains(&name) { None } else { std::env::var(name).ok() })?;
+    let outside = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
+    let config = Config::from_lookup(|name| if family.contains(&name) { None } else { outside(name) })?;
     Builder::from_config(config).threads(n, body)
 }

@@ -122,6 +122,7 @@ impl Job<'_> {
             }
         }
         let by_signal = failed.iter().find(|(_, s)| matches!(s, Status::Signaled(_)));
+        self.blame_signal(by_signal.copied());
         // Who fails after the launcher began to end the job did so because of that.
         if let (Ending::No, Some((pe, _))) = (self.ending, by_signal.or(failed.first())) {
             self.first_failed = self.first_failed.or(Some(*pe));
@@ -130,6 +131,16 @@ impl Job<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A PE that something else than the launcher killed is the cause, even where one that failed because of it was
+    /// noticed first: so far the launcher has sent nothing but SIGTERM.
+    fn blame_signal(&mut self, ended: Option<(Pe, Status)>) {
+        let (Ending::Asked(_), Some((pe, Status::Signaled(signal)))) = (self.ending, ended) else { return };
+        let exited = |first: Pe| matches!(self.pes[first.index()].status, Some(Status::Exited(_)));
+        if signal != libc::SIGTERM && self.first_failed.is_some_and(exited) {
+            self.first_failed = Some(pe);
+        }
     }
 
     fn ask(&mut self) {

@@ -44,6 +44,10 @@ pub struct Config {
     /// `SYMM_DISABLE_MULTICAST`, or `TORCH_SYMM_MEM_DISABLE_MULTICAST` or `NVSHMEM_DISABLE_NVLS`: set to anything but
     /// `0` or nothing, multicast objects are never created.
     pub disable_multicast: bool,
+    /// `SYMM_ALLOW_SHARED_GPU`: whether several PEs may have one GPU, `1` or `0` (default). Each then takes its share of
+    /// the GPU's multiprocessors at most. Waits of one PE depend on when the others' kernels run, so it is for tests, best
+    /// under NVIDIA MPS. *Equal.*
+    pub allow_shared_gpu: bool,
 }
 
 impl Default for Config {
@@ -63,6 +67,7 @@ impl Default for Config {
             init_timeout: Duration::from_secs(60),
             timeout: Duration::from_secs(100),
             disable_multicast: false,
+            allow_shared_gpu: false,
         }
     }
 }
@@ -89,7 +94,8 @@ impl Config {
     /// [`Error::Setting`] naming the variable, its value and what is allowed; also for a half-set family (`SYMM_PE`
     /// without `SYMM_N_PES`, and so on).
     pub fn from_env() -> Result<Self> {
-        Config::from_lookup(|name| std::env::var(name).ok())
+        // Bytes that are no text are passed on as what they look like, so that they are refused and not taken for unset.
+        Config::from_lookup(|name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned()))
     }
 
     /// Reads settings through `get`, which returns a variable's value; what `from_env` does with the environment.
@@ -130,6 +136,9 @@ impl Config {
             ["SYMM_DISABLE_MULTICAST", "TORCH_SYMM_MEM_DISABLE_MULTICAST", "NVSHMEM_DISABLE_NVLS"]
                 .iter()
                 .any(|name| get(name).is_some_and(|v| v != "0"));
+        if let Some(flag) = number::<u64>(&get, "SYMM_ALLOW_SHARED_GPU", (0, 1))? {
+            c.allow_shared_gpu = flag == 1;
+        }
         c.check()?;
         Ok(c)
     }
@@ -139,8 +148,8 @@ impl Config {
     /// # Errors
     /// [`Error::Setting`].
     pub fn check(&self) -> Result<()> {
-        let wrong = |name, got: &dyn std::fmt::Debug, expected: &str| {
-            Err(Error::Setting { name, got: format!("{got:?}"), expected: expected.to_owned() })
+        let wrong = |name, got: &dyn std::fmt::Display, expected: &str| {
+            Err(Error::Setting { name, got: got.to_string(), expected: expected.to_owned() })
         };
         match (self.pe, self.n_pes) {
             (Some(pe), Some(n)) if pe >= n => {
@@ -180,6 +189,7 @@ impl Config {
             ("SYMM_SIGNAL_PAD_BYTES", self.signal_pad_bytes.to_string()),
             ("SYMM_SIGNALS", self.signals.to_string()),
             ("SYMM_POOL_BYTES", self.pool_bytes.to_string()),
+            ("SYMM_ALLOW_SHARED_GPU", u64::from(self.allow_shared_gpu).to_string()),
         ]
     }
 }
@@ -210,6 +220,7 @@ mod tests {
             (&[("SYMM_HOST_NODES", "0")], "SYMM_HOST_NODES"),
             (&[("SYMM_SIGNAL_PAD_BYTES", "10")], "SYMM_SIGNAL_PAD_BYTES"),
             (&[("SYMM_TIMEOUT_MS", "0")], "SYMM_TIMEOUT_MS"),
+            (&[("SYMM_ALLOW_SHARED_GPU", "yes")], "SYMM_ALLOW_SHARED_GPU"),
         ] {
             match with(vars) {
                 Err(Error::Setting { name, .. }) => assert_eq!(name, wrong, "{vars:?}"),

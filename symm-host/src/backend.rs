@@ -60,7 +60,11 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // Both threads end by themselves once what they have is done; drop does not wait for them.
+        // Both threads end by themselves once what they have is done; drop does not wait for them. What is still queued
+        // may name memory that only the world kept, which goes with this: it is the worker's to keep until then.
+        if !self.core.streams().iter().all(Stream::is_idle) {
+            self.core.worker().keep(self.core.segments());
+        }
         self.core.worker().stop();
         if let Some(proxy) = self.core.proxy() {
             proxy.stop();
@@ -108,7 +112,9 @@ unsafe impl Backend for Host {
 
     fn allocate(&self, bytes: usize) -> Result<Segment> {
         self.live("allocate")?;
-        Segment::allocate(bytes)
+        let segment = Segment::allocate(bytes)?;
+        self.core.add_segment(&segment);
+        Ok(segment)
     }
 
     fn base(&self, segment: &Segment) -> Addr {
@@ -334,7 +340,7 @@ unsafe impl Backend for Host {
             invalid: x.invalid || !fits,
             limit: x.limit,
         };
-        stream.enqueue(ExchangeTask::new(&context.0, &stream.0.lane, plan));
+        stream.enqueue_with(|| ExchangeTask::new(&context.0, &stream.0.lane, plan));
         Ok(())
     }
 

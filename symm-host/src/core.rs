@@ -8,7 +8,7 @@ use symm_core::{Config, Pe, Result};
 
 use crate::context::ContextInner;
 use crate::proxy::{Lane, Proxy};
-use crate::segment::Map;
+use crate::segment::{Map, Owned, Segment};
 use crate::stream::{Inner, Stream, Worker};
 use crate::wait::{Doorbell, Patience};
 
@@ -24,6 +24,7 @@ pub(crate) struct Core {
     next_lane: AtomicU64,
     streams: Mutex<Vec<Weak<Inner>>>,
     contexts: Mutex<Vec<Weak<ContextInner>>>,
+    segments: Mutex<Vec<Weak<Owned>>>,
 }
 
 /// The made-up node of a PE.
@@ -53,6 +54,7 @@ impl Core {
             next_lane: AtomicU64::new(0),
             streams: Mutex::default(),
             contexts: Mutex::default(),
+            segments: Mutex::default(),
         })
     }
 
@@ -112,6 +114,16 @@ impl Core {
     /// Registers a new context.
     pub(crate) fn add_context(&self, context: &Arc<ContextInner>) {
         register(&self.contexts, context);
+    }
+
+    /// Registers a new segment.
+    pub(crate) fn add_segment(&self, segment: &Segment) {
+        register(&self.segments, &segment.0);
+    }
+
+    /// Segments that exist now.
+    pub(crate) fn segments(&self) -> Vec<Segment> {
+        live(&self.segments).into_iter().map(Segment).collect()
     }
 
     /// Contexts that exist now.

@@ -111,10 +111,10 @@ fn back(fd: &OwnedFd, bytes: usize, size: usize) -> Result<()> {
 
 /// Local memory that peers can map. Clones are the same memory.
 #[derive(Clone, Debug)]
-pub struct Segment(Arc<Owned>);
+pub struct Segment(pub(crate) Arc<Owned>);
 
 #[derive(Debug)]
-struct Owned {
+pub(crate) struct Owned {
     fd: OwnedFd,
     map: Arc<Map>,
 }

@@ -1,9 +1,9 @@
 //! `symm run`: PEs on this machine.
 
 use std::ffi::OsString;
-use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
+use clap::builder::RangedU64ValueParser;
 use symm::Error;
 use symm::launch::{Launcher, Output, Status};
 
@@ -23,8 +23,8 @@ use symm::launch::{Launcher, Output, Status};
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// Number of PEs
-    #[arg(short, value_name = "N")]
-    n: NonZeroUsize,
+    #[arg(short, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1 << 20))]
+    n: usize,
     /// Let the other PEs go on when one fails
     #[arg(long)]
     keep_going: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut words = args.program.into_iter();
     let program = words.next().unwrap_or_default();
-    let mut launcher = Launcher::new(args.n.get(), program);
+    let mut launcher = Launcher::new(args.n, program);
     launcher.args = words.collect();
     launcher.keep_going = args.keep_going;
     launcher.output = if args.no_prefix { Output::Inherited } else { Output::Prefixed };
@@ -59,7 +59,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         eprintln!("symm run: the job {}", Status::Signaled(signal));
     }
     if let Some(pe) = outcome.first_failed {
-        let others = if args.n.get() == 1 || args.keep_going { "" } else { "; the others were ended" };
+        let others = if args.n == 1 || args.keep_going { "" } else { "; the others were ended" };
         eprintln!("symm run: PE {pe} {}{others}", outcome.statuses[pe.index()]);
     }
     if args.keep_going {

@@ -7,6 +7,8 @@
 mod exchange;
 mod one_sided;
 
+use std::any::Any;
+use std::ffi::c_void;
 use std::fmt::Debug;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -18,7 +20,7 @@ pub use one_sided::{Cmp, Get, PadSignal, Put, SignalOp, SignalUpdate, WaitUntil}
 use crate::bootstrap::Bootstrap;
 use crate::capability::Capabilities;
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::{ContextLayout, PadLayout};
 use crate::pe::Pe;
 use crate::status::StatusRecord;
@@ -139,6 +141,9 @@ pub struct DevicePtrs {
     /// Address of W addresses: each rank's pad, 0 where it is not direct.
     pub pads: Addr,
 }
+
+/// Something that is only held, for its drop.
+pub type Kept = Box<dyn Any + Send>;
 
 /// Numbers of operations, as headers and status records carry them.
 pub mod op {
@@ -262,6 +267,12 @@ pub unsafe trait Backend: Debug + Send + Sync + Sized + 'static {
     /// A status record for a team.
     fn status(&self) -> Result<Self::Status>;
 
+    /// Clears a team's status, wherever copies of it are; `recover` calls it once every member's operations have ended.
+    fn clear_status(&self, status: &Self::Status) -> Result<()> {
+        status.as_ref().clear();
+        Ok(())
+    }
+
     /// Builds this backend's form of a handle.
     fn bind_handle(&self, parts: HandleParts<Self>) -> Result<Self::RawHandle>;
 
@@ -291,6 +302,18 @@ pub unsafe trait Backend: Debug + Send + Sync + Sized + 'static {
     /// A new stream.
     fn stream(&self) -> Result<Self::Stream>;
 
+    /// A stream over one that the caller made with the library below the backend.
+    ///
+    /// # Safety
+    /// See [`World::stream_from_raw`](crate::model::World::stream_from_raw).
+    ///
+    /// # Errors
+    /// `Unsupported` where there are no such streams.
+    unsafe fn stream_from_raw(&self, _raw: *mut c_void) -> Result<Self::Stream> {
+        let why = "its streams are its own".to_owned();
+        Err(Error::Unsupported { backend: self.name(), capability: "stream_from_raw", why })
+    }
+
     /// Returns when everything enqueued has ended. Failures of operations are in their teams' status, not here.
     fn synchronize(&self, stream: &Self::Stream) -> Result<()>;
 
@@ -308,6 +331,22 @@ pub unsafe trait Backend: Debug + Send + Sync + Sized + 'static {
 
     /// Ends the capture.
     fn end_capture(&self, stream: &Self::Stream) -> Result<Self::Graph>;
+
+    /// Whether operations given to the stream are being captured, by this library or by another.
+    fn is_capturing(&self, _stream: &Self::Stream) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Keeps what the operations of a capture use until the graph that the stream is captured into, and everything made
+    /// of it, is gone. Called only while the stream is being captured.
+    fn keep(&self, _stream: &Self::Stream, _kept: Kept) -> Result<()> {
+        Ok(())
+    }
+
+    /// What graphs that are gone now had kept. The caller drops it, holding no lock.
+    fn released(&self) -> Vec<Kept> {
+        Vec::new()
+    }
 
     /// Enqueues the captured operations.
     ///

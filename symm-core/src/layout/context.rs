@@ -46,14 +46,17 @@ impl ContextLayout {
     pub const COMPLETED: usize = 8;
 
     /// The layout for `ranks` members that publish up to `max_splits` splits each.
+    ///
+    /// Sizes beyond the address space saturate: `bytes` is then more than any backend can allocate, never a small number
+    /// that wrapped.
     pub fn new(ranks: usize, max_splits: usize) -> Self {
         let ranks = ranks.max(1);
         let arrival = 2 * LINE;
         let done = (arrival + 8 * ranks).next_multiple_of(LINE);
         let aborted = (done + 8 * ranks).next_multiple_of(LINE);
         let slots = (aborted + 16 * ranks).next_multiple_of(ALIGN);
-        let slot_bytes = (size_of::<Header>() + 8 * max_splits).next_multiple_of(LINE);
-        let bytes = (slots + 2 * ranks * slot_bytes).next_multiple_of(ALIGN);
+        let slot_bytes = rounded(max_splits.saturating_mul(8).saturating_add(size_of::<Header>()), LINE);
+        let bytes = rounded(slot_bytes.saturating_mul(2 * ranks).saturating_add(slots), ALIGN);
         ContextLayout { ranks, max_splits, arrival, done, aborted, slots, slot_bytes, bytes }
     }
 
@@ -84,9 +87,29 @@ impl ContextLayout {
     }
 }
 
+/// The next multiple of `align`, or the largest number that is one.
+fn rounded(bytes: usize, align: usize) -> usize {
+    bytes.checked_next_multiple_of(align).unwrap_or(usize::MAX - usize::MAX % align)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_beyond_the_address_space_saturate() {
+        for w in [1, 2, 64] {
+            for max_splits in [usize::MAX, usize::MAX / 8, usize::MAX / 16, usize::MAX / 32 - 1, 1 << 60] {
+                let l = ContextLayout::new(w, max_splits);
+                // As many bytes as two slots of so many splits need, or more than can be allocated.
+                let needed = 16 * w as u128 * max_splits as u128;
+                assert!(
+                    l.bytes as u128 >= needed || l.bytes > isize::MAX as usize,
+                    "{w} {max_splits}: {l:?}"
+                );
+            }
+        }
+    }
 
     #[test]
     fn parts_do_not_overlap() {

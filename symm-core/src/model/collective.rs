@@ -188,9 +188,10 @@ impl<B: Backend> Context<B> {
     fn run(&self, stream: &Stream<B>, x: &Exchange<'_, B>) -> Result<()> {
         self.inner.team.check(x.form.name())?;
         stream.enter(x.form.name(), &self.inner.team)?;
+        stream.keep(|| self.clone())?;
         // SAFETY: lengths were checked by the caller of this; spans and handles are kept valid by their keepers or by
         // their creators' promises.
-        unsafe { self.inner.team.world.backend.exchange(&stream.raw, &self.inner.raw, x) }
+        unsafe { self.inner.team.world.backend.exchange(&stream.raw, self.inner.raw(), x) }
     }
 
     /// Takes part with validity 0, so that no member waits for this PE, and returns the reason.
@@ -231,7 +232,10 @@ impl<B: Backend> Context<B> {
             same_dtype(op, input.dtype, output.dtype()).and_then(|()| self.output(op, output, x.row_bytes));
         match checked {
             Err(refused) => self.refuse(stream, x, refused),
-            Ok(out) => self.run(stream, &Exchange { input: input.addr, output: Some(out), ..x }),
+            Ok(out) => {
+                stream.keep(|| (input.clone(), output.clone()))?;
+                self.run(stream, &Exchange { input: input.addr, output: Some(out), ..x })
+            }
         }
     }
 
@@ -246,6 +250,10 @@ impl<B: Backend> Context<B> {
         match self.check_vdev(form, args, major_align) {
             Err(refused) => self.refuse(stream, blank, refused),
             Ok(v) => {
+                stream.keep(|| {
+                    let spans = [args.input, args.in_splits, args.out_splits_offsets].map(Span::clone);
+                    (spans, args.output.clone())
+                })?;
                 let x = Exchange {
                     row_bytes: v.row_bytes,
                     ne: v.ne,

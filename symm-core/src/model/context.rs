@@ -9,6 +9,7 @@ use super::pool::Block;
 use super::retire::{AllocationId, Retired};
 use super::setup::Offer;
 use super::team::TeamInner;
+use super::world::WorldInner;
 use crate::backend::{Backend, ContextParts};
 use crate::error::{Error, Result};
 use crate::layout::ContextLayout;
@@ -19,7 +20,8 @@ const KIND: u8 = 2;
 
 pub(crate) struct ContextInner<B: Backend> {
     pub(crate) team: Arc<TeamInner<B>>,
-    pub(crate) raw: B::RawContext,
+    /// Taken out when the context is retired.
+    raw: Option<B::RawContext>,
     pub(crate) layout: ContextLayout,
     /// Counted down from the largest number, so that it is never an allocation's.
     id: AllocationId,
@@ -34,14 +36,22 @@ impl<B: Backend> std::fmt::Debug for ContextInner<B> {
     }
 }
 
+impl<B: Backend> ContextInner<B> {
+    pub(crate) fn raw(&self) -> &B::RawContext {
+        self.raw.as_ref().expect("a live context should have the backend's form of it")
+    }
+}
+
 impl<B: Backend> Drop for ContextInner<B> {
     fn drop(&mut self) {
         // A peer that gave up an operation may still write its `aborted` word here, and a late one its arrival: the block
         // is reused once every member has dropped the context, as an allocation is.
         let Some(block) = self.block.take() else { return };
+        // Queued operations were given it: it goes once the streams have passed them.
+        let context = self.raw.take();
         let world = &self.team.world;
         let Ok(marker) = world.backend.mark() else {
-            std::mem::forget(block);
+            std::mem::forget((block, context));
             return;
         };
         let me = world.boot.pe();
@@ -51,10 +61,35 @@ impl<B: Backend> Drop for ContextInner<B> {
             marker: Some(marker),
             blocks: vec![(Use::Internal, block)],
             raws: Vec::new(),
+            context,
             dedicated: std::mem::take(&mut self.dedicated),
             tell: peers.clone(),
             awaiting: peers,
         });
+    }
+}
+
+/// A block that goes back to the pool unless it is kept.
+struct Taken<'a, B: Backend> {
+    world: &'a WorldInner<B>,
+    block: Option<Block<B>>,
+}
+
+impl<B: Backend> Taken<'_, B> {
+    fn block(&self) -> Option<&Block<B>> {
+        self.block.as_ref()
+    }
+
+    fn keep(&mut self) -> Option<Block<B>> {
+        self.block.take()
+    }
+}
+
+impl<B: Backend> Drop for Taken<'_, B> {
+    fn drop(&mut self) {
+        if let Some(block) = self.block.take() {
+            self.world.give(Use::Internal, block);
+        }
     }
 }
 
@@ -75,12 +110,14 @@ impl<B: Backend> Context<B> {
         const OP: &str = "context";
         let layout = ContextLayout::new(team.group.len(), max_splits);
         let world = &team.world;
-        let taken = world.take(Use::Internal, layout.bytes).and_then(|b| {
+        let taken = world.take(Use::Internal, layout.bytes).and_then(|block| {
+            let taken = Taken { world, block: Some(block) };
             // SAFETY: the block was just taken, so no operation uses it, and it lies inside its segment.
-            unsafe { world.backend.zero(&b.segment, b.offset, b.bytes) }.map(|()| b)
+            taken.block().map_or(Ok(()), |b| unsafe { world.backend.zero(&b.segment, b.offset, b.bytes) })?;
+            Ok(taken)
         });
-        let (block, failed) = match taken {
-            Ok(b) => (Some(b), None),
+        let (taken, failed) = match taken {
+            Ok(t) => (Some(t), None),
             Err(e) => (None, Some(("memory".to_owned(), e.to_string()))),
         };
         let setup = team.setup(OP);
@@ -88,7 +125,7 @@ impl<B: Backend> Context<B> {
             failed,
             subject: (KIND, team.group.id(), max_splits as u64, layout.bytes as u64),
             digest: Digest { len: 0, hash: 0 },
-            places: block.as_ref().map(|b| vec![b.place()]).unwrap_or_default(),
+            places: taken.as_ref().and_then(Taken::block).map(|b| vec![b.place()]).unwrap_or_default(),
             retired: world.to_tell(team.group.members()),
         };
         let offers = setup.offers(&offer)?;
@@ -98,13 +135,11 @@ impl<B: Backend> Context<B> {
             return Err(Error::argument(OP, "max_splits", max_splits, expected));
         }
         setup.first_failure(&offers)?;
-        let Some(block) = block else {
-            return Err(Error::Bootstrap {
-                call: OP,
-                why: "this member had no memory and did not say so".to_owned(),
-            });
-        };
-        let bound = setup.regions(&offers, &[&block]).and_then(|mut regions| {
+        let missing =
+            || Error::Bootstrap { call: OP, why: "this member had no memory and did not say so".to_owned() };
+        let mut taken = taken.ok_or_else(missing)?;
+        let block = taken.block().ok_or_else(missing)?;
+        let bound = setup.regions(&offers, &[block]).and_then(|mut regions| {
             world.backend.bind_context(ContextParts {
                 my_rank: team.group.my_rank(),
                 members: team.group.members().to_vec(),
@@ -113,16 +148,26 @@ impl<B: Backend> Context<B> {
                 status: team.status.clone(),
             })
         });
-        let raw = setup.agree("import", bound)?;
+        let raw = match setup.agree("import", bound) {
+            Ok(raw) => raw,
+            Err(e) => {
+                // This member does not know what the others said, but they know what it said: some may have the context,
+                // and write here. Only a failure that all know of gives the block back.
+                if !matches!(e, Error::Setup { .. }) {
+                    std::mem::forget(taken.keep());
+                }
+                return Err(e);
+            }
+        };
         let mut contexts = team.contexts.lock();
         let id = (team.group.id(), u64::MAX - contexts.len() as u64);
         world.retirement.lock().born(id);
         let inner = Arc::new(ContextInner {
             team: team.clone(),
-            raw,
+            raw: Some(raw),
             layout,
             id,
-            block: Some(block),
+            block: taken.keep(),
             dedicated: setup.dedicated(&offers),
         });
         contexts.push(Arc::downgrade(&inner));

@@ -321,6 +321,7 @@ impl<B: Backend> Handle<B> {
     ) -> Result<()> {
         self.begin(op, stream, rank)?;
         let offset = self.range(op, start, src)?;
+        stream.keep(|| (self.clone(), src.clone()))?;
         let put = Put { rank, offset, src: src.addr, bytes: src.bytes(), signal };
         // SAFETY: the destination range was checked; the span's keeper, or its creator's promise, keeps the source valid.
         unsafe { self.core.team.world.backend.put(&stream.raw, &self.core.raw, &put) }
@@ -340,6 +341,7 @@ impl<B: Backend> Handle<B> {
     pub fn get(&self, stream: &Stream<B>, rank: usize, start: usize, dst: &Span<B>) -> Result<()> {
         self.begin("get", stream, rank)?;
         let offset = self.range("get", start, dst)?;
+        stream.keep(|| (self.clone(), dst.clone()))?;
         let limit = self.core.team.timeout();
         let get = Get { rank, offset, dst: dst.addr, bytes: dst.bytes(), limit };
         // SAFETY: the source range was checked; the span's keeper, or its creator's promise, keeps `dst` valid.
@@ -392,6 +394,7 @@ impl<B: Backend> Handle<B> {
     ) -> Result<PadSignal> {
         self.begin(op, stream, rank)?;
         self.check_channel(op, channel)?;
+        stream.keep(|| self.clone())?;
         Ok(PadSignal { rank, channel, limit: timeout.unwrap_or_else(|| self.core.team.timeout()) })
     }
 
@@ -414,6 +417,7 @@ impl<B: Backend> Handle<B> {
     ) -> Result<()> {
         self.begin("wait_until", stream, self.rank())?;
         self.check_signal("wait_until", index)?;
+        stream.keep(|| self.clone())?;
         let limit = timeout.unwrap_or_else(|| self.core.team.timeout());
         let wait = WaitUntil { index, cmp, value, limit };
         self.core.team.world.backend.wait_until(&stream.raw, &self.core.raw, &wait)
@@ -430,6 +434,7 @@ impl<B: Backend> Handle<B> {
     pub fn barrier(&self, stream: &Stream<B>, channel: usize, timeout: Option<Duration>) -> Result<()> {
         self.begin("barrier", stream, self.rank())?;
         self.check_channel("barrier", channel)?;
+        stream.keep(|| self.clone())?;
         let limit = timeout.unwrap_or_else(|| self.core.team.timeout());
         self.core.team.world.backend.barrier(&stream.raw, &self.core.raw, channel, limit)
     }

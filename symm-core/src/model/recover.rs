@@ -95,7 +95,7 @@ pub(crate) fn recover<B: Backend>(team: &TeamInner<B>) -> Result<()> {
     let contexts: Vec<_> = team.contexts.lock().iter().map(Weak::upgrade).collect();
     let mut epochs = Vec::with_capacity(contexts.len());
     for c in &contexts {
-        epochs.push(c.as_ref().map_or(Ok(0), |c| world.backend.context_epoch(&c.raw))?);
+        epochs.push(c.as_ref().map_or(Ok(0), |c| world.backend.context_epoch(c.raw()))?);
     }
     let mut recovery = team.recovery.lock();
     let mine = encode(&(&epochs, team.group.count()));
@@ -121,14 +121,14 @@ pub(crate) fn recover<B: Backend>(team: &TeamInner<B>) -> Result<()> {
     for (context, epoch) in contexts.iter().zip(next) {
         if let Some(c) = context {
             // SAFETY: every member has said that none of its streams has an operation left.
-            unsafe { world.backend.reset_context(&c.raw, epoch + 1)? };
+            unsafe { world.backend.reset_context(c.raw(), epoch + 1)? };
         }
     }
     recovery.gather(&team.group, 1, &[], deadline)?;
     recovery.complete();
     // Only now: after a timeout above the failure is still there. What a faster peer does from here on writes memory
     // of this PE, never its status.
-    team.status.as_ref().clear();
+    world.backend.clear_status(&team.status)?;
     for pe in world.boot.failed() {
         if team.group.members().contains(&pe) {
             world.peer_failed(pe);

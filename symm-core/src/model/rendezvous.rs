@@ -6,7 +6,7 @@ use super::handle::HandleCore;
 use super::log::{Excerpt, first_difference};
 use super::memory::Use;
 use super::pool::Block;
-use super::setup::{Offer, Setup, decode, encode};
+use super::setup::{Offer, Setup, Step};
 use super::team::Team;
 use super::tensor::Allocation;
 use crate::backend::{Backend, HandleParts};
@@ -42,7 +42,8 @@ pub(crate) fn rendezvous<B: Backend>(
         Ok(b) => (Some(b), None),
         Err(e) => (None, Some(("signal pad".to_owned(), e.to_string()))),
     };
-    let result = exchange(allocation, team, pad, pad_block.as_ref(), failed);
+    let mut voted = false;
+    let result = exchange(allocation, team, pad, pad_block.as_ref(), (failed, &mut voted));
     match result {
         Ok((core, dedicated)) => {
             let mut bound = allocation.bound.lock();
@@ -60,6 +61,15 @@ pub(crate) fn rendezvous<B: Backend>(
             handles.retain(|h| h.strong_count() > 0);
             handles.push(Arc::downgrade(&core));
             Ok(core)
+        }
+        // This member does not know what the others said, but they know what it said: some may have the handle. Pad and data
+        // are reused as if this one had it too.
+        Err(e) if voted && !matches!(e, Error::Setup { .. }) => {
+            let mut bound = allocation.bound.lock();
+            bound.pads.extend(pad_block);
+            let me = inner.world.boot.pe();
+            bound.peers.extend(team.members().iter().copied().filter(|pe| *pe != me));
+            Err(e)
         }
         Err(e) => {
             // Where the exchange failed after peers learnt the pad's place, they have no handle that could use it: a
@@ -90,7 +100,7 @@ fn exchange<B: Backend>(
     team: &Team<B>,
     pad: PadLayout,
     pad_block: Option<&Block<B>>,
-    failed: Option<(String, String)>,
+    (failed, voted): (Option<(String, String)>, &mut bool),
 ) -> Result<(Arc<HandleCore<B>>, Dedicated)> {
     let inner = &team.inner;
     let setup = inner.setup(OP);
@@ -129,6 +139,7 @@ fn exchange<B: Backend>(
         };
         HandleCore::bind(inner, parts, pad_block)
     });
+    *voted = bound.is_ok();
     let core = setup.agree("import", bound)?;
     Ok((Arc::new(core), dedicated))
 }
@@ -136,11 +147,7 @@ fn exchange<B: Backend>(
 /// Exchanges the logs and finds the first step that differs; every member comes here, since all saw the same digests.
 fn not_symmetric<B: Backend>(allocation: &Allocation<B>, setup: &Setup<'_, B>) -> Result<Error> {
     let mine = allocation.team.log.lock().excerpt(allocation.digest);
-    let all = setup.group.all_gather(OP, &encode(&mine), setup.deadline)?;
-    let mut excerpts: Vec<Excerpt> = Vec::with_capacity(all.len());
-    for (bytes, pe) in all.iter().zip(setup.group.members()) {
-        excerpts.push(decode(OP, *pe, bytes)?);
-    }
+    let excerpts: Vec<Excerpt> = setup.gather(Step::Log, &mine)?;
     let members = setup.group.members();
     Ok(match first_difference(&excerpts, setup.group.my_rank()) {
         Some((step, rank, theirs, ours)) => {

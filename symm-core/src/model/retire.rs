@@ -24,6 +24,8 @@ pub(crate) struct Retired<B: Backend> {
     /// What operations of the handles were given, kept until the streams have passed. Not the handles themselves, which
     /// hold the world that this list belongs to: its last owner's drop would never come.
     pub(crate) raws: Vec<B::RawHandle>,
+    /// The same of a context.
+    pub(crate) context: Option<B::RawContext>,
     /// Peers' segments that held nothing but this allocation.
     pub(crate) dedicated: Vec<(Pe, u64)>,
     /// Peers that must hear that this PE is through.
@@ -85,11 +87,13 @@ impl<B: Backend> Retirement<B> {
 
     /// Looks at markers; returns blocks whose last user is through, and forgets finished entries.
     pub(crate) fn sweep(&mut self, passed: impl Fn(&B::Marker) -> bool) -> Swept<B> {
-        let mut swept = Swept { blocks: Vec::new(), raws: Vec::new(), imports: Vec::new() };
+        let mut swept =
+            Swept { blocks: Vec::new(), raws: Vec::new(), contexts: Vec::new(), imports: Vec::new() };
         for e in &mut self.entries {
             if e.marker.as_ref().is_some_and(&passed) {
                 e.marker = None;
                 swept.raws.append(&mut e.raws);
+                swept.contexts.extend(e.context.take());
                 swept.imports.append(&mut e.dedicated);
             }
             if e.marker.is_none() && e.awaiting.is_empty() {
@@ -117,5 +121,6 @@ pub(crate) struct Swept<B: Backend> {
     pub(crate) blocks: Vec<(Use, Block<B>)>,
     /// Dropped by the caller after it let go of the lock.
     pub(crate) raws: Vec<B::RawHandle>,
+    pub(crate) contexts: Vec<B::RawContext>,
     pub(crate) imports: Vec<(Pe, u64)>,
 }

@@ -7,7 +7,9 @@
 //! Step 3 is also the barrier after which peers may write: blocks were zeroed before it.
 
 use std::os::fd::AsFd;
+use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::log::Digest;
@@ -21,6 +23,9 @@ use crate::pe::Pe;
 
 /// Team id under which segments travel; the sequence number is the segment's number on its owner.
 const SEGMENT_TEAM: u64 = u64::from_le_bytes(*b"segments");
+
+/// Longest wait for a segment without a look at whether another thread has received it.
+const OTHER_RECEIVER: Duration = Duration::from_millis(1);
 
 /// Where a block lies on its owner.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -68,14 +73,43 @@ pub(crate) struct Setup<'a, B: Backend> {
     pub(crate) deadline: Deadline,
 }
 
+/// Steps in which all members' messages meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Step {
+    /// Step 1.
+    Offer,
+    /// The logs, after offers that differ.
+    Log,
+    /// Step 3.
+    Agree,
+}
+
 impl<B: Backend> Setup<'_, B> {
+    /// Every member's message of a step, in rank order.
+    ///
+    /// Each carries its call and step. A member that gave up an earlier call has left messages behind, which must not be
+    /// taken for those of another step: a handle on places that were given up would be the result.
+    pub(crate) fn gather<T: DeserializeOwned>(&self, step: Step, mine: &impl Serialize) -> Result<Vec<T>> {
+        let all = self.group.all_gather(self.op, &encode(&(self.op, step, mine)), self.deadline)?;
+        let mut messages = Vec::with_capacity(all.len());
+        for (bytes, pe) in all.iter().zip(self.group.members()) {
+            let (call, theirs): (String, Step) = decode(self.op, *pe, bytes)?;
+            if (call.as_str(), theirs) != (self.op, step) {
+                let why = format!(
+                    "PE {pe} is in step {theirs:?} of {call}, this PE in step {step:?} of {}: not every member made \
+                     every call before; recover sets them right",
+                    self.op
+                );
+                return Err(Error::Bootstrap { call: self.op, why });
+            }
+            messages.push(decode::<(String, Step, T)>(self.op, *pe, bytes)?.2);
+        }
+        Ok(messages)
+    }
+
     /// Step 1. The offers in rank order, and the first failure among them as the error that every member gets.
     pub(crate) fn offers(&self, offer: &Offer) -> Result<Vec<Offer>> {
-        let all = self.group.all_gather(self.op, &encode(offer), self.deadline)?;
-        let mut offers = Vec::with_capacity(all.len());
-        for (bytes, pe) in all.iter().zip(self.group.members()) {
-            offers.push(decode::<Offer>(self.op, *pe, bytes)?);
-        }
+        let offers: Vec<Offer> = self.gather(Step::Offer, offer)?;
         self.world.told(self.group.members(), &offer.retired);
         for (offer, pe) in offers.iter().zip(self.group.members()) {
             self.world.reported(*pe, &offer.retired);
@@ -148,14 +182,27 @@ impl<B: Backend> Setup<'_, B> {
     }
 
     fn segment_of(&self, pe: Pe, segment: u64) -> Result<B::Mapping> {
-        let known = {
+        let known = || {
             let imports = self.world.imports.lock();
             imports.get(pe, segment).is_some() || imports.is_pending(pe, segment)
         };
-        if !known {
+        while !known() {
             let tag = Tag { team: SEGMENT_TEAM, seq: segment };
-            let m = self.group.bootstrap().recv(pe, tag, self.deadline)?;
-            self.world.imports.lock().received(pe, segment, Export { bytes: m.payload, fds: m.fds });
+            // A segment comes once, and another thread of this PE, in a set-up of another team, may be the one that takes
+            // it: a receive that gets nothing looks again.
+            let turn = Deadline::after(self.deadline.left().min(OTHER_RECEIVER));
+            match self.group.bootstrap().recv(pe, tag, turn) {
+                Ok(m) => {
+                    let export = Export { bytes: m.payload, fds: m.fds };
+                    self.world.imports.lock().received(pe, segment, export);
+                }
+                Err(Error::Timeout { late, expected, got, .. }) if self.deadline.passed() => {
+                    let (op, phase, waited) = (self.op, "segments", self.deadline.waited());
+                    return Err(Error::Timeout { op, phase, late, expected, got, waited });
+                }
+                Err(Error::Timeout { .. }) => {}
+                Err(e) => return Err(e),
+            }
         }
         let mapped = self.world.imports.lock().map(&self.world.backend, pe, segment)?;
         mapped.ok_or_else(|| Error::Bootstrap {
@@ -167,9 +214,9 @@ impl<B: Backend> Setup<'_, B> {
     /// Step 3. Every member's result: mine if all succeeded, else the first failure, the same on all.
     pub(crate) fn agree<T>(&self, stage: &str, mine: Result<T>) -> Result<T> {
         let said = mine.as_ref().err().map(|e| (stage.to_owned(), e.to_string()));
-        let all = self.group.all_gather(self.op, &encode(&said), self.deadline)?;
-        for (bytes, pe) in all.iter().zip(self.group.members()) {
-            if let Some((stage, why)) = decode::<Option<(String, String)>>(self.op, *pe, bytes)? {
+        let all: Vec<Option<(String, String)>> = self.gather(Step::Agree, &said)?;
+        for (said, pe) in all.into_iter().zip(self.group.members()) {
+            if let Some((stage, why)) = said {
                 return Err(Error::Setup { op: self.op, pe: *pe, stage, why });
             }
         }

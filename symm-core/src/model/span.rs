@@ -172,6 +172,7 @@ impl<B: Backend> Drop for LocalMemory<B> {
                 marker: Some(marker),
                 blocks: vec![(Use::Local, block)],
                 raws: Vec::new(),
+                context: None,
                 dedicated: Vec::new(),
                 tell: Default::default(),
                 awaiting: Default::default(),

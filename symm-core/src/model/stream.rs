@@ -31,8 +31,11 @@ impl<B: Backend> Clone for Stream<B> {
 
 impl<B: Backend> Stream<B> {
     pub(crate) fn new(world: &Arc<WorldInner<B>>) -> Result<Self> {
-        let raw = world.backend.stream()?;
-        Ok(Stream { world: world.clone(), raw, used: Arc::new(Lock::new(Vec::new())) })
+        Ok(Stream::over(world, world.backend.stream()?))
+    }
+
+    pub(crate) fn over(world: &Arc<WorldInner<B>>, raw: B::Stream) -> Self {
+        Stream { world: world.clone(), raw, used: Arc::new(Lock::new(Vec::new())) }
     }
 
     /// Checks that the stream and the team are of one world and remembers the team.
@@ -49,6 +52,14 @@ impl<B: Backend> Stream<B> {
         if !used.iter().any(|t| std::ptr::eq(t.as_ptr(), Arc::as_ptr(team))) {
             used.retain(|t| t.strong_count() > 0);
             used.push(Arc::downgrade(team));
+        }
+        Ok(())
+    }
+
+    /// While the stream is being captured: makes the graph keep what the operation about to be captured uses.
+    pub(crate) fn keep<T: Send + 'static>(&self, used: impl FnOnce() -> T) -> Result<()> {
+        if self.world.backend.is_capturing(&self.raw)? {
+            self.world.backend.keep(&self.raw, Box::new(used()))?;
         }
         Ok(())
     }
@@ -108,6 +119,7 @@ impl<B: Backend> Stream<B> {
     /// The backend's.
     pub fn fill(&self, dst: &Span<B>, value: u8) -> Result<()> {
         self.world.check_open("fill")?;
+        self.keep(|| dst.clone())?;
         // SAFETY: the span names its bytes and is kept valid by its keeper or by its creator's promise.
         unsafe { self.world.backend.fill(&self.raw, dst.addr, value, dst.bytes()) }
     }
@@ -131,6 +143,7 @@ impl<B: Backend> Stream<B> {
         if n > 0 && d < s + n as u64 && s < d + n as u64 {
             return Err(Error::argument("copy", "dst", "a range that overlaps src", "disjoint ranges"));
         }
+        self.keep(|| (dst.clone(), src.clone()))?;
         // SAFETY: equal lengths, no overlap (above); both are kept valid by their keepers or creators' promises.
         unsafe { self.world.backend.copy(&self.raw, dst.addr, src.addr, n) }
     }
@@ -175,11 +188,11 @@ impl<B: Backend> Stream<B> {
         Ok(Graph { raw: self.world.backend.end_capture(&self.raw)? })
     }
 
-    /// Enqueues the operations of a captured graph.
+    /// Enqueues the operations of a captured graph. The graph keeps the handles, contexts and spans that it uses.
     ///
     /// # Safety
-    /// Every handle, context and span that was used while capturing is still alive. Members replay graphs of one context
-    /// in the same order.
+    /// What spans made by [`Span::from_raw`] name is still valid. Launches of one graph do not overlap, on whatever streams
+    /// they are. Members replay graphs of one context in the same order.
     ///
     /// # Errors
     /// The backend's.

@@ -70,6 +70,7 @@ impl<B: Backend> Drop for Allocation<B> {
             marker: Some(marker),
             blocks,
             raws,
+            context: None,
             dedicated: std::mem::take(&mut bound.dedicated),
             tell: peers.clone(),
             awaiting: peers,

@@ -76,8 +76,10 @@ impl<B: Backend> WorldInner<B> {
     }
 
     pub(crate) fn sweep(&self) {
+        // Retires what it was the last to hold.
+        drop(self.backend.released());
         let swept = self.retirement.lock().sweep(|m| self.backend.passed(m).unwrap_or(false));
-        drop(swept.raws);
+        drop((swept.raws, swept.contexts));
         if !swept.imports.is_empty() {
             let mut imports = self.imports.lock();
             for (pe, segment) in swept.imports {
@@ -232,6 +234,24 @@ impl<B: Backend> World<B> {
         Stream::new(&self.inner)
     }
 
+    /// A stream over one that the caller made with the library below the backend: a `CUstream` of whichever framework for
+    /// `cuda`. Work that others enqueue on it keeps its order with the operations of this library, and so do captures:
+    /// operations given to it while anybody captures it go into that graph, which keeps what they use.
+    ///
+    /// # Safety
+    /// `raw` is a live stream of the device and context that the backend uses (for `cuda` the primary one), and stays so
+    /// until the last clone of the result is dropped. What uses memory of this library is synchronised before a capture of
+    /// it that this library does not begin. Executable graphs made from one capture do not run at the same time.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a backend without such streams; the backend's.
+    pub unsafe fn stream_from_raw(&self, raw: *mut std::ffi::c_void) -> Result<Stream<B>> {
+        self.inner.check_open("stream")?;
+        // SAFETY: the caller promises the same.
+        let raw = unsafe { self.inner.backend.stream_from_raw(raw) }?;
+        Ok(Stream::over(&self.inner, raw))
+    }
+
     /// Plain memory of this PE, in the memory that streams use: for inputs, splits and results that peers never reach.
     /// Its bytes are not initialised to anything.
     ///
@@ -281,6 +301,7 @@ impl<B: Backend> World<B> {
         // A PE says goodbye only when nobody can still be sending to it.
         let met = met.and_then(|()| self.team.inner.group.barrier("finalize", deadline));
         self.inner.boot.close();
+        drop(self.inner.backend.released());
         met.and(ended)
     }
 

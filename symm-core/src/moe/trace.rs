@@ -1,11 +1,14 @@
 //! Routing traces: JSON lines, as route loggers of inference engines write them.
 
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 
 use serde_json::{Map, Value};
 
 /// Most experts a trace may have. Arrays have one entry for each expert, so one wild id must not decide their size.
 pub const MAX_EXPERTS: usize = 1 << 20;
+
+/// Longest line of a trace, in bytes: a file without line ends, such as a device, must not be read into memory for ever.
+const MAX_LINE: usize = 64 << 20;
 
 /// How a router sent n tokens of one layer to E experts, k choices a token.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +62,7 @@ impl Trace {
     /// skipped before the number and range of their ids are looked at.
     ///
     /// # Errors
-    /// The first line that breaks a rule: broken JSON (NaN included), a field that is missing or of another type, an
+    /// The first line that breaks a rule: broken JSON (NaN included), more than 64 MiB, a field that is missing or of another type, an
     /// id below −1 or not below `num_experts`, another number of ids than the layer's first line, another number of weights
     /// than ids, a weight that is negative or not finite. For the whole file: no routes, no routes of `layer`,
     /// several layers without `layer`.
@@ -75,8 +78,12 @@ impl Trace {
         };
         loop {
             bytes.clear();
-            match text.read_until(b'\n', &mut bytes) {
+            match text.by_ref().take(MAX_LINE as u64 + 1).read_until(b'\n', &mut bytes) {
                 Ok(0) => break,
+                Ok(n) if n > MAX_LINE => {
+                    let message = format!("is longer than {MAX_LINE} bytes");
+                    return Err(error(line + 1, Problem { field: "line".to_owned(), message }));
+                }
                 Ok(_) => line += 1,
                 Err(e) => {
                     return Err(error(
@@ -130,7 +137,9 @@ impl Reader {
             let text = e.to_string();
             let (cause, column) = (text.split(" at line ").next().unwrap_or_default(), e.column());
             Problem {
-                field: field_before(bytes, column).unwrap_or_else(|| "line".to_owned()),
+                field: field_before(bytes, column)
+                    .filter(|field| !field.is_empty())
+                    .unwrap_or_else(|| "line".to_owned()),
                 message: format!("broken JSON: {cause} at column {column}"),
             }
         })?;

@@ -71,9 +71,16 @@ impl Stream {
     }
 
     /// Runs the task now if nothing is before it and it need not wait, else queues it. Returns its number.
-    pub(crate) fn enqueue<T: Task + 'static>(&self, mut task: T) -> u64 {
+    pub(crate) fn enqueue<T: Task + 'static>(&self, task: T) -> u64 {
+        self.enqueue_with(|| task)
+    }
+
+    /// As [`enqueue`](Self::enqueue), with a task that is made once its place in the queue is certain: one that takes a
+    /// number of its own must not be overtaken between the two by another thread's.
+    pub(crate) fn enqueue_with<T: Task + 'static>(&self, make: impl FnOnce() -> T) -> u64 {
         let inner = &self.0;
         let mut state = inner.lock();
+        let mut task = make();
         state.accepted += 1;
         let number = state.accepted;
         if state.driving || !state.queue.is_empty() {
@@ -96,6 +103,12 @@ impl Stream {
             inner.list(state);
         }
         number
+    }
+
+    /// Whether every accepted task has ended.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.0.lock();
+        state.passed == state.accepted
     }
 
     /// Number of the last task accepted.

@@ -12,12 +12,15 @@ use std::time::{Duration, Instant};
 use symm_core::{Error, Result};
 
 use super::Inner;
+use crate::segment::Segment;
 use crate::wait::Doorbell;
 
 /// A queue without progress for so long is the worker's.
 const PATIENCE: Duration = Duration::from_micros(50);
 /// Time between two looks at streams that others drain.
 const LOOK: Duration = Duration::from_micros(200);
+/// Longest time between two looks, at streams that others have drained for long without progress.
+const LONG_LOOK: Duration = Duration::from_millis(2);
 /// A stream that was empty for so long leaves the list.
 const LEAVE: Duration = Duration::from_millis(20);
 
@@ -35,6 +38,8 @@ struct Shared {
     /// Ends the thread once its list is empty.
     stop: AtomicBool,
     bell: Doorbell,
+    /// Memory that queued tasks may name and that nobody else keeps any more.
+    kept: Mutex<Vec<Segment>>,
 }
 
 #[derive(Debug, Default)]
@@ -51,8 +56,13 @@ impl Shared {
 
 impl Worker {
     pub(crate) fn new(bell: Doorbell) -> Self {
-        let shared =
-            Shared { list: Mutex::default(), wake: Condvar::new(), stop: AtomicBool::new(false), bell };
+        let shared = Shared {
+            list: Mutex::default(),
+            wake: Condvar::new(),
+            stop: AtomicBool::new(false),
+            bell,
+            kept: Mutex::default(),
+        };
         Worker { shared: Arc::new(shared), thread: Mutex::default() }
     }
 
@@ -75,6 +85,11 @@ impl Worker {
             // Whoever synchronises still drains; only unattended work waits, and the next queued task tries again.
             Err(e) => log::warn!("the stream worker did not start: {e}"),
         }
+    }
+
+    /// Keeps segments until the thread ends. Call before [`stop`](Self::stop).
+    pub(crate) fn keep(&self, segments: Vec<Segment>) {
+        self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner).extend(segments);
     }
 
     /// Lets the thread end once its list is empty. Does not wait.
@@ -110,6 +125,8 @@ struct Entry {
     passed: u64,
     since: Instant,
     taken: bool,
+    /// Since when others drain it without progress.
+    drained: Option<Instant>,
 }
 
 fn run(shared: &Shared) {
@@ -119,12 +136,15 @@ fn run(shared: &Shared) {
         while list.new.is_empty() && entries.is_empty() {
             if shared.stop.load(Ordering::Acquire) {
                 list.running = false;
+                drop(list);
+                shared.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
                 return;
             }
             list = shared.wake.wait(list).unwrap_or_else(PoisonError::into_inner);
         }
         let since = Instant::now();
-        entries.extend(list.new.drain(..).map(|stream| Entry { stream, passed: 0, since, taken: false }));
+        let entry = |stream| Entry { stream, passed: 0, since, taken: false, drained: None };
+        entries.extend(list.new.drain(..).map(entry));
         drop(list);
         let leave = if shared.stop.load(Ordering::Acquire) { Duration::ZERO } else { LEAVE };
         entries.retain_mut(|e| look(e, leave));
@@ -135,7 +155,10 @@ fn run(shared: &Shared) {
 /// Updates an entry; returns whether it stays listed.
 fn look(e: &mut Entry, leave: Duration) -> bool {
     let (passed, empty) = e.stream.progress();
-    if passed != e.passed || e.stream.drained_by_user() {
+    let drained = e.stream.drained_by_user();
+    let waits = drained && passed == e.passed;
+    e.drained = waits.then(|| e.drained.unwrap_or_else(Instant::now));
+    if passed != e.passed || drained {
         (e.passed, e.since, e.taken) = (passed, Instant::now(), false);
         // A queue that others drain is theirs until it stands still again.
         return true;
@@ -149,13 +172,20 @@ fn look(e: &mut Entry, leave: Duration) -> bool {
     true
 }
 
+/// Time to the next look, when all streams have been drained without progress for `waited` or longer: a small part of
+/// it, so that a long wait costs little and what comes after a short one is seen soon.
+fn rest(waited: Duration) -> Duration {
+    (waited / 8).clamp(LOOK, LONG_LOOK)
+}
+
 /// Runs what is taken until all of it waits, then sleeps.
 fn pass(shared: &Shared, entries: &mut [Entry]) {
     if entries.is_empty() {
         return;
     }
     if !run_taken(entries) {
-        std::thread::sleep(LOOK);
+        let waits = entries.iter().map(|e| e.drained.map_or(Duration::ZERO, |since| since.elapsed()));
+        std::thread::sleep(rest(waits.min().unwrap_or_default()));
         return;
     }
     let enlisted = shared.bell.enlist();
@@ -173,4 +203,17 @@ fn run_taken(entries: &mut [Entry]) -> bool {
         e.passed = e.stream.progress().0;
     }
     waits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_become_rare_in_a_long_wait_only() {
+        assert_eq!(rest(Duration::ZERO), LOOK);
+        assert_eq!(rest(Duration::from_millis(1)), LOOK);
+        assert_eq!(rest(Duration::from_millis(8)), Duration::from_millis(1));
+        assert_eq!(rest(Duration::from_secs(100)), LONG_LOOK);
+    }
 }

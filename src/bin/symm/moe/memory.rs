@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use symm::Config;
 use symm::moe::{Counts, Trace, experts_per_pe};
-use symm_core::layout::{ContextLayout, default_max_splits};
+use symm_core::layout::{ContextLayout, PadLayout, default_max_splits};
 
 /// Bound on the memory of a job whose row length nobody asked for.
 pub(super) const DEFAULT_LIMIT: u64 = 2 << 30;
@@ -39,7 +39,7 @@ impl Shape<'_> {
         rows.saturating_mul(row_bytes).saturating_add(tokens_and_plans).saturating_add(fixed)
     }
 
-    /// What a PE has whatever the rows: pools, contexts, splits, and the process itself.
+    /// What a PE has whatever the rows: pools, pads, contexts, splits, and the process itself.
     fn fixed_bytes(&self) -> u64 {
         const PROCESS: u64 = 4 << 20;
         let pools = 2 * self.config.pool_bytes as u64;
@@ -49,7 +49,14 @@ impl Shape<'_> {
         if splits > own {
             contexts = contexts.saturating_add(context_bytes(self.pes, splits));
         }
-        contexts.saturating_add(pools).saturating_add(40 * splits as u64).saturating_add(PROCESS)
+        // Dispatch and combine have a handle each, and each handle a pad of what the settings ask for.
+        let pads =
+            2 * PadLayout::new(self.pes, self.config.signal_pad_bytes, self.config.signals).bytes as u64;
+        contexts
+            .saturating_add(pools)
+            .saturating_add(pads)
+            .saturating_add(40 * splits as u64)
+            .saturating_add(PROCESS)
     }
 
     /// The largest row length up to `hidden` with which the job stays within [`DEFAULT_LIMIT`].
@@ -149,6 +156,18 @@ mod tests {
             assert_eq!(shape.bytes(1001) - shape.bytes(1), 1000 * (4 * (500 + 500) + 2004 + 5000 + 2000));
             assert_eq!(shape.bytes(u64::MAX), u64::MAX);
         });
+    }
+
+    #[test]
+    fn pads_count_as_the_settings_make_them() {
+        let (trace, mut config) = (trace(1000), Config::default());
+        let counts = Counts::new(&trace, 4, 1).unwrap();
+        let mut bytes = |slots: usize| {
+            config.signal_pad_bytes = slots;
+            Shape { trace: &trace, counts: &counts, pes: 4, config: &config, on_host: true }.bytes(1)
+        };
+        // On each of 4 PEs, two handles have at least the slots more.
+        assert!(bytes(1 << 30) - bytes(4096) >= 4 * 2 * ((1 << 30) - 4096));
     }
 
     #[test]

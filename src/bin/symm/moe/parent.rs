@@ -1,5 +1,8 @@
 //! The process that starts the PEs, as its direct children, and tells the result.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 use std::process::ExitCode;
 
 use symm::Config;
@@ -8,10 +11,14 @@ use symm::launch::{Launcher, Output, Status};
 use super::args::Args;
 use super::channel::{FromPes, Message};
 use super::error::{Class, Failure};
+use super::memory;
 use super::pe;
 use super::prepare::prepare;
 use super::report::Done;
 use super::say::Printer;
+
+/// A trace may take one part in so many of the memory that is available, since it is copied once and read by every PE.
+const TRACE_SHARE: u64 = 8;
 
 /// Starts the PEs, waits for them, and prints what they say.
 pub(super) fn run(args: &Args, config: &Config, printer: &mut Printer) -> ExitCode {
@@ -23,7 +30,10 @@ fn start(args: &Args, config: &Config, printer: &mut Printer) -> Result<Done, Fa
     let request = args.request()?;
     let text = match &args.routes {
         None => None,
-        Some(path) => Some(std::fs::read(path).map_err(|e| Failure::file(Class::Input, path, &e))?),
+        Some(path) => {
+            let limit = memory::available().unwrap_or(u64::MAX) / TRACE_SHARE;
+            Some(read(path, limit).map_err(|e| Failure::file(Class::Input, path, &e))?)
+        }
     };
     let ends = FromPes::new(text.as_deref())?;
     drop(text);
@@ -46,6 +56,18 @@ fn start(args: &Args, config: &Config, printer: &mut Printer) -> Result<Done, Fa
         said.map_err(|_| Failure::new(Class::Run, "System", "the thread that listens to PEs ended"))?;
     let outcome = outcome?;
     judge(outcome.first_failed.map(|pe| (pe.0, outcome.statuses[pe.index()])), said)
+}
+
+/// All bytes of a file, if there are no more than `limit`: a device may have no end.
+fn read(path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut text)?;
+    if text.len() as u64 > limit {
+        let message =
+            format!("longer than {limit} bytes, the part of this machine's memory that a trace may take");
+        return Err(std::io::Error::other(message));
+    }
+    Ok(text)
 }
 
 /// Shows progress and keeps the rest.
@@ -105,6 +127,13 @@ mod tests {
 
     fn message(first: Option<(u32, Status)>, said: Vec<Message>) -> String {
         judge(first, said).map_or_else(|f| f.error.message, |_| "a result".to_owned())
+    }
+
+    #[test]
+    fn a_trace_without_end_is_not_read_to_it() {
+        let zeros = Path::new("/dev/zero");
+        assert!(read(zeros, 1000).unwrap_err().to_string().contains("longer than 1000 bytes"));
+        assert_eq!(read(Path::new("/dev/null"), 0).unwrap(), b"");
     }
 
     #[test]

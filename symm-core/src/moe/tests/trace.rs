@@ -122,6 +122,19 @@ fn what_a_whole_file_lacks() {
 }
 
 #[test]
+fn a_file_without_line_ends_is_not_read_for_ever() {
+    let endless = std::io::BufReader::new(std::io::repeat(0));
+    let e = Trace::parse("zeros", endless, None).unwrap_err();
+    assert_eq!((e.line, e.field.as_str()), (1, "line"), "{e}");
+    assert!(e.message.contains("longer than"), "{e}");
+}
+
+#[test]
+fn a_field_without_a_name_is_not_named() {
+    assert_eq!(refused(r#"{"type":"route","":x}"#).1, "line");
+}
+
+#[test]
 fn a_failing_reader_is_an_error() {
     struct Broken;
     impl std::io::Read for Broken {

@@ -1,0 +1,138 @@
+//! Legal use that few programs make of the library: threads that share a stream or meet in several teams at once, owners
+//! that go while operations are queued, sizes at the ends of their range.
+
+use std::sync::Barrier;
+use std::time::Duration;
+
+use symm::{Builder, Cmp, Config, DType, Error, Options, Pe, Result, SignalOp, SignalUpdate, Team, World};
+
+/// PEs as threads on `nodes` made-up nodes, with deadlines that end a test that hangs.
+fn threads(n: usize, nodes: u32, body: impl Fn(World) -> Result<()> + Send + Sync) {
+    threads_within(Duration::from_secs(20), n, nodes, body);
+}
+
+fn threads_within(limit: Duration, n: usize, nodes: u32, body: impl Fn(World) -> Result<()> + Send + Sync) {
+    let mut config = Config::default();
+    config.host_nodes = nodes;
+    config.backend = "host".to_owned();
+    config.init_timeout = limit;
+    config.timeout = Duration::from_secs(20);
+    Builder::from_config(config).threads(n, body).unwrap_or_else(|e| panic!("{n} PEs, {nodes} nodes: {e}"));
+}
+
+#[test]
+fn threads_that_share_a_stream_and_a_context_never_wait_for_each_other() {
+    for (n, nodes) in [(2, 1), (3, 2)] {
+        threads(n, nodes, |world| {
+            let stream = world.stream()?;
+            let run = || (0..200).try_for_each(|_| world.team().barrier(&stream, Options::default()));
+            std::thread::scope(|scope| {
+                let all: Vec<_> = (0..4).map(|_| scope.spawn(run)).collect();
+                all.into_iter().try_for_each(|t| t.join().expect("no thread should panic"))
+            })?;
+            stream.synchronize()?;
+            world.finalize()
+        });
+    }
+}
+
+#[test]
+fn rendezvous_of_several_teams_at_once_share_their_segments() {
+    threads(2, 1, |world| {
+        let all = [Pe(0), Pe(1)];
+        let teams: Vec<Team> = (0..4).map(|_| world.team_of(&all)).collect::<Result<_>>()?;
+        for round in 0..40 {
+            let go = Barrier::new(teams.len());
+            // Small ones share a segment between the teams; the one that all teams have is a segment of its own.
+            let shared = world.team().empty(&[2 << 20], DType::U8)?;
+            let meet = |team: &Team| {
+                let own = team.empty(&[100], DType::U8);
+                go.wait();
+                let tensor = if round % 2 == 0 { own? } else { shared.clone() };
+                tensor.rendezvous(team).map(drop)
+            };
+            std::thread::scope(|scope| {
+                let meet = &meet;
+                let all: Vec<_> = teams.iter().map(|team| scope.spawn(move || meet(team))).collect();
+                all.into_iter().try_for_each(|t| t.join().expect("no thread should panic"))
+            })?;
+        }
+        world.finalize()
+    });
+}
+
+/// What is queued still has its memory when the stream, the memory and the world have lost their last owner.
+#[test]
+fn queued_operations_outlive_every_owner() {
+    const N: usize = 4 << 20;
+    for nodes in [1, 2] {
+        threads(2, nodes, |world| {
+            let me = world.pe().index();
+            let tensor = world.team().empty(&[N], DType::U8)?;
+            let handle = tensor.rendezvous(world.team())?;
+            let stream = world.stream()?;
+            if me == 0 {
+                let local = world.local(DType::U8, N)?;
+                stream.write(&local.span(), &vec![7_u8; N])?;
+                // Passed only once PE 1 has seen that this PE left.
+                handle.wait_until(&stream, 0, Cmp::Eq, 1, None)?;
+                let signal = SignalUpdate { index: 1, op: SignalOp::Set, value: 1 };
+                handle.put_with_signal(&stream, 1, 0, &local.span(), signal)?;
+                return Ok(());
+            }
+            let left = |e: &Error| matches!(e, Error::Bootstrap { .. } | Error::PeerFailed { .. });
+            let met = world.team().reclaim().expect_err("PE 0 should have left");
+            assert!(left(&met), "{met}");
+            let go = world.local(DType::U8, 0)?;
+            let signal = SignalUpdate { index: 0, op: SignalOp::Set, value: 1 };
+            handle.put_with_signal(&stream, 0, 0, &go.span(), signal)?;
+            handle.wait_until(&stream, 1, Cmp::Eq, 1, None)?;
+            let got: Vec<u8> = stream.read(&tensor.span())?;
+            stream.synchronize()?;
+            assert!(got.iter().all(|b| *b == 7));
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_context_beyond_the_address_space_is_refused_everywhere() {
+    threads(2, 1, |world| {
+        for max_splits in [usize::MAX, usize::MAX / 8, usize::MAX / 16, usize::MAX / 32 - 1, 1 << 58] {
+            let refused = world.team().new_context(max_splits).expect_err("more than any machine has");
+            assert!(matches!(refused, Error::Setup { .. }), "{max_splits}: {refused}");
+        }
+        let stream = world.stream()?;
+        world.team().barrier(&stream, Options::default())?;
+        stream.synchronize()?;
+        world.finalize()
+    });
+}
+
+/// What a rendezvous that timed out has left with a peer is not taken for a later one: its places were given up.
+#[test]
+fn a_rendezvous_that_timed_out_leaves_nothing_that_a_late_member_would_use() {
+    let limit = Duration::from_secs(1);
+    threads_within(limit, 2, 1, |world| {
+        let team = world.team();
+        // The segments are known to both, so nothing but the messages of the rendezvous can tell.
+        team.empty(&[100], DType::U8)?.rendezvous(team)?;
+        let tensor = team.empty(&[100], DType::U8)?;
+        if team.rank() == 0 {
+            let late = tensor.rendezvous(team).expect_err("PE 1 should be late");
+            assert!(matches!(&late, Error::Timeout { late, .. } if *late == [Pe(1)]), "{late}");
+        } else {
+            std::thread::sleep(limit + limit / 4);
+        }
+        let mixed = tensor.rendezvous(team).expect_err("the members should be in different steps");
+        assert!(matches!(mixed, Error::Bootstrap { .. } | Error::Timeout { .. }), "{mixed}");
+        let again = |e: &Error| matches!(e, Error::Timeout { .. });
+        let recovered = (0..10).map(|_| team.recover()).find(|r| r.as_ref().err().is_none_or(|e| !again(e)));
+        recovered.expect("both members should come within ten deadlines")?;
+        let handle = tensor.rendezvous(team)?;
+        let stream = world.stream()?;
+        handle.barrier(&stream, 0, None)?;
+        stream.synchronize()?;
+        world.finalize()
+    });
+}
