@@ -1,16 +1,18 @@
 //! The backend: its calls go to the modules that do them.
 
+use std::ffi::c_void;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use symm_core::backend::{
-    ContextParts, DevicePtrs, Exchange, Export, Get, HandleParts, PadSignal, Put, Reach, WaitUntil,
+    ContextParts, DevicePtrs, Exchange, Export, Get, HandleParts, Kept, PadSignal, Put, Reach, WaitUntil,
 };
 use symm_core::bootstrap::Bootstrap;
 use symm_core::capability::Capabilities;
 use symm_core::layout::ContextLayout;
-use symm_core::{Addr, Backend, Config, Deadline, Error, Pe, Result};
+use symm_core::{Addr, Backend, Config, Deadline, Pe, Result};
 
+use crate::capture::Relaxed;
 use crate::handle::{RawContext, RawHandle};
 use crate::launch::Kernels;
 use crate::probe::{Opened, open};
@@ -30,15 +32,6 @@ pub struct Cuda {
     pub(crate) max_blocks: u32,
 }
 
-fn allow_shared_gpu() -> Result<bool> {
-    const NAME: &str = "SYMM_ALLOW_SHARED_GPU";
-    match std::env::var(NAME).unwrap_or_default().as_str() {
-        "" | "0" => Ok(false),
-        "1" => Ok(true),
-        got => Err(Error::Setting { name: NAME, got: got.to_owned(), expected: "0 or 1".to_owned() }),
-    }
-}
-
 // SAFETY:
 // - Segments and mappings are `Arc`s that are unmapped by the last clone; a mapping holds a reference to the physical
 //   memory, which therefore stays valid whatever its owner does.
@@ -56,9 +49,8 @@ unsafe impl Backend for Cuda {
     type RawContext = RawContext;
 
     fn init(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<Self> {
-        let shared_gpu = allow_shared_gpu()?;
         let Opened { shared, kernels, atomics } =
-            open(boot, Deadline::after(config.init_timeout), shared_gpu)?;
+            open(boot, Deadline::after(config.init_timeout), config.allow_shared_gpu)?;
         Ok(Cuda { shared, kernels, atomics, max_blocks: config.max_blocks })
     }
 
@@ -112,14 +104,21 @@ unsafe impl Backend for Cuda {
     }
 
     fn status(&self) -> Result<Status> {
+        let _relaxed = Relaxed::enter()?;
         Status::new(&self.shared)
     }
 
+    fn clear_status(&self, status: &Status) -> Result<()> {
+        status.clear()
+    }
+
     fn bind_handle(&self, parts: HandleParts<Self>) -> Result<RawHandle> {
+        let _relaxed = Relaxed::enter()?;
         RawHandle::bind(&self.shared, parts)
     }
 
     fn bind_context(&self, parts: ContextParts<Self>) -> Result<RawContext> {
+        let _relaxed = Relaxed::enter()?;
         RawContext::bind(&self.shared, parts)
     }
 
@@ -155,7 +154,13 @@ unsafe impl Backend for Cuda {
     }
 
     fn stream(&self) -> Result<Stream> {
+        let _relaxed = Relaxed::enter()?;
         Stream::new(&self.shared)
+    }
+
+    unsafe fn stream_from_raw(&self, raw: *mut c_void) -> Result<Stream> {
+        // SAFETY: the caller promises the same.
+        unsafe { Stream::from_raw(&self.shared, raw.cast()) }
     }
 
     fn synchronize(&self, stream: &Stream) -> Result<()> {
@@ -168,6 +173,7 @@ unsafe impl Backend for Cuda {
 
     fn passed(&self, marker: &Marker) -> Result<bool> {
         self.shared.device.enter()?;
+        let _relaxed = Relaxed::enter()?;
         marker.passed()
     }
 
@@ -177,6 +183,18 @@ unsafe impl Backend for Cuda {
 
     fn end_capture(&self, stream: &Stream) -> Result<Graph> {
         stream.end_capture()
+    }
+
+    fn is_capturing(&self, stream: &Stream) -> Result<bool> {
+        Ok(stream.is_capturing())
+    }
+
+    fn keep(&self, stream: &Stream, kept: Kept) -> Result<()> {
+        stream.keep(kept)
+    }
+
+    fn released(&self) -> Vec<Kept> {
+        std::mem::take(&mut *lock(&self.shared.released)).into_iter().map(|d| d.0).collect()
     }
 
     unsafe fn launch(&self, graph: &Graph, stream: &Stream) -> Result<()> {

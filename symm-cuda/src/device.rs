@@ -1,9 +1,13 @@
 //! The GPU of this PE and its primary context.
 
-use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute, CUuuid};
+use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute, CUresult, CUuuid};
 use symm_core::{Error, Pe, Result};
 
 use crate::result::{BACKEND, check};
+
+/// CUDA version of the calls and kernels that are used, as the driver numbers it. A call that an older driver lacks would
+/// end the process.
+const NEEDED_VERSION: i32 = 13000;
 
 /// A GPU, opened.
 #[derive(Debug)]
@@ -15,8 +19,33 @@ pub(crate) struct Device {
     context: usize,
     /// Identifies the GPU across processes.
     pub(crate) uuid: [u8; 16],
-    /// Multiprocessors.
+    /// Multiprocessors that kernels of this PE may occupy.
     pub(crate) multiprocessors: u32,
+}
+
+/// Number of GPUs that this process sees; 0 without a driver.
+///
+/// # Errors
+/// The driver's, if there is one and it does not start.
+pub fn device_count() -> Result<usize> {
+    // SAFETY: only looks for the library; cudarc keeps it loaded, and its constructors are the driver's own.
+    if !unsafe { sys::is_culib_present() } {
+        return Ok(0);
+    }
+    // SAFETY: no preconditions.
+    match unsafe { sys::cuInit(0) } {
+        // A driver without a GPU.
+        CUresult::CUDA_ERROR_NO_DEVICE => return Ok(0),
+        other => check("cuInit", other)?,
+    }
+    visible().map(|n| n as usize)
+}
+
+fn visible() -> Result<u32> {
+    let mut count = 0;
+    // SAFETY: `count` is a valid place.
+    check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&raw mut count) })?;
+    Ok(u32::try_from(count).unwrap_or(0))
 }
 
 impl Device {
@@ -35,10 +64,16 @@ impl Device {
         }
         // SAFETY: no preconditions.
         check("cuInit", unsafe { sys::cuInit(0) }).map_err(|e| unavailable(e.to_string()))?;
-        let mut count = 0;
-        // SAFETY: `count` is a valid place.
-        check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&raw mut count) })?;
-        let visible = u32::try_from(count).unwrap_or(0);
+        let mut version = 0;
+        // SAFETY: `version` is a valid place.
+        check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&raw mut version) })?;
+        if version < NEEDED_VERSION {
+            let (major, minor) = (version / 1000, version % 1000 / 10);
+            return Err(unavailable(format!(
+                "the NVIDIA driver supports CUDA {major}.{minor}, needed is 13.0: install driver 580 or newer"
+            )));
+        }
+        let visible = visible()?;
         if visible == 0 {
             return Err(unavailable("no GPU is visible".to_owned()));
         }
@@ -79,6 +114,14 @@ impl Device {
         Ok(device)
     }
 
+    /// Leaves `n - 1` other PEs of this GPU their share of it: a kernel that occupied all of it while it waits for one of
+    /// them would wait until its deadline.
+    pub(crate) fn shared_by(mut self, n: usize) -> Self {
+        let n = u32::try_from(n.max(1)).unwrap_or(u32::MAX);
+        self.multiprocessors = (self.multiprocessors / n).max(1);
+        self
+    }
+
     /// Makes the context current on the calling thread; every entry point of the backend does.
     pub(crate) fn enter(&self) -> Result<()> {
         // SAFETY: the context was retained by `open` and is never released by this struct.
@@ -91,11 +134,8 @@ impl Device {
         if *uuid == self.uuid {
             return Ok(true);
         }
-        let mut count = 0;
-        // SAFETY: `count` is a valid place.
-        check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&raw mut count) })?;
-        for ordinal in 0..count {
-            let peer = device(ordinal)?;
+        for ordinal in 0..visible()? {
+            let peer = device(i32::try_from(ordinal).expect("a device number should fit i32"))?;
             if uuid_of(peer)? != *uuid {
                 continue;
             }

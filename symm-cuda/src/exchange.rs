@@ -5,7 +5,7 @@ use symm_core::backend::{Exchange, Form};
 use symm_core::status::fault;
 use symm_kernels::Entry;
 use symm_kernels::geometry::{Limits, exchange};
-use symm_kernels::params::ExchangeParams;
+use symm_kernels::params::{ExchangeParams, near};
 
 use crate::backend::Cuda;
 use crate::handle::RawContext;
@@ -29,7 +29,8 @@ impl Cuda {
         let l = &context.layout;
         let mut params = ExchangeParams {
             status: context.status.params(),
-            record: stream.record(),
+            record: stream.record()?,
+            near_regions: near(&context.regions),
             regions: context.regions_ptr(),
             members: context.members_ptr(),
             mine: context.mine,
@@ -59,6 +60,7 @@ impl Cuda {
         } else {
             params.n_splits = x.form.n_splits(ranks, x.ne) as u64;
             if let Some(out) = &x.output {
+                params.near_buffers = near(&out.handle.buffers);
                 params.out_buffers = out.handle.device_ptrs().buffers.0;
                 params.out_bytes = out.handle.data_bytes as u64;
                 params.out_id = out.id;

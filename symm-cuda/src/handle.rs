@@ -37,6 +37,8 @@ pub struct RawHandle {
 pub struct RawContext {
     pub(crate) rank: usize,
     pub(crate) members: Vec<Pe>,
+    /// Address of each rank's copy.
+    pub(crate) regions: Vec<u64>,
     /// Address of this PE's copy.
     pub(crate) mine: u64,
     pub(crate) layout: ContextLayout,
@@ -108,6 +110,7 @@ impl RawContext {
             rank: parts.my_rank,
             members: parts.members,
             mine: regions[parts.my_rank],
+            regions,
             layout: parts.layout,
             status: parts.status,
             table,
@@ -149,7 +152,6 @@ impl RawContext {
         shared.upload(self.mine + ContextLayout::TICKET as u64, &[epoch])?;
         shared.upload(self.mine + ContextLayout::COMPLETED as u64, &[epoch])?;
         shared.zero(self.mine + l.arrival as u64, l.slots - l.arrival)?;
-        shared.zero(self.local.gpu(), size_of::<ContextLocal>())?;
-        self.status.clear_device()
+        shared.zero(self.local.gpu(), size_of::<ContextLocal>())
     }
 }

@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use cudarc::driver::sys::{self, CUfunction, CUmodule};
+use cudarc::driver::sys::{
+    self, CUdevice_attribute, CUfunction, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue,
+    CUlaunchConfig, CUmodule,
+};
 use symm_core::{Error, Result};
 use symm_kernels::geometry::Launch;
 use symm_kernels::{ENTRIES, Entry, image};
@@ -15,6 +18,8 @@ use crate::stream::Stream;
 pub(crate) struct Kernels {
     /// `CUfunction`s as numbers, in the order of [`ENTRIES`].
     functions: [usize; ENTRIES.len()],
+    /// Whether the GPU can start a kernel before the one ahead of it in the stream has ended.
+    early_starts: bool,
 }
 
 /// A type that a kernel takes as its only parameter, by value.
@@ -47,7 +52,7 @@ impl Kernels {
             check("cuModuleGetFunction", found)?;
             functions[entry as usize] = function as usize;
         }
-        Ok(Kernels { functions })
+        Ok(Kernels { functions, early_starts: compute_capability_major()? >= 9 })
     }
 
     /// Enqueues a kernel.
@@ -64,26 +69,42 @@ impl Kernels {
         stream.0.shared.device.enter()?;
         let mut arguments = [std::ptr::from_ref(params).cast_mut().cast()];
         let function = self.functions[entry as usize] as CUfunction;
-        let (blocks, threads) = (launch.blocks, launch.threads);
+        let mut attribute = CUlaunchAttribute {
+            id: CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = CUlaunchConfig {
+            gridDimX: launch.blocks,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: launch.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            hStream: stream.cu_stream(),
+            attrs: &raw mut attribute,
+            numAttrs: u32::from(self.early_starts && launch.starts_early()),
+        };
         // SAFETY: the function is loaded; the driver copies the parameters, of the size that the kernel has, before it
         // returns and writes nothing to them; the caller promises the addresses.
         let done = unsafe {
-            sys::cuLaunchKernel(
-                function,
-                blocks,
-                1,
-                1,
-                threads,
-                1,
-                1,
-                0,
-                stream.cu_stream(),
-                arguments.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
+            sys::cuLaunchKernelEx(&raw const config, function, arguments.as_mut_ptr(), std::ptr::null_mut())
         };
-        check("cuLaunchKernel", done)
+        check("cuLaunchKernelEx", done)
     }
+}
+
+/// Of the current context's GPU.
+fn compute_capability_major() -> Result<i32> {
+    let (mut device, mut major) = (0, 0);
+    // SAFETY: `device` is a valid place.
+    check("cuCtxGetDevice", unsafe { sys::cuCtxGetDevice(&raw mut device) })?;
+    let which = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
+    // SAFETY: `major` is a valid place and the device that of the current context.
+    let asked = unsafe { sys::cuDeviceGetAttribute(&raw mut major, which, device) };
+    check("cuDeviceGetAttribute", asked)?;
+    Ok(major)
 }
 
 fn load_module(name: &'static str) -> Result<CUmodule> {

@@ -7,6 +7,7 @@
 //! | `vmm` | segments and mappings: virtual memory management, exported as file descriptors |
 //! | `probe` | the test import between every pair, at `init` |
 //! | `arena` | small memory of the backend's own: pointer tables, launch records, status records |
+//! | `capture` | graphs that keep what they use |
 //! | `stream` | streams, markers, captured graphs, events |
 //! | `status` | status records in mapped host memory with a copy on the GPU |
 //! | `launch` | kernels of `symm-kernels`, loaded and launched |
@@ -16,15 +17,19 @@
 //! The driver library is loaded at run time: without it [`Cuda`] says `Unavailable` and everything else still works.
 //! The GPU's *primary* context is used, so pointers can be shared with torch and NCCL in the same process.
 //!
-//! # Settings
-//! | variable | meaning |
-//! |---|---|
-//! | `SYMM_ALLOW_SHARED_GPU=1` | several PEs may have the same GPU. Waits of one PE then depend on the GPU's time slices (or on MPS), so this is for tests. |
+//! PE p takes visible GPU p mod n; [`Config::allow_shared_gpu`](symm_core::Config::allow_shared_gpu) is needed for two PEs
+//! to have the same one. Multicast objects are never created.
 //!
-//! PE p takes visible GPU p mod n. Multicast objects are never created.
+//! # Streams that wait at the same time
+//! The driver maps streams to a fixed number of hardware queues (`CUDA_DEVICE_MAX_CONNECTIONS`, 8 unless set, fewer for a
+//! client of MPS). Operations of two streams in one queue run one after the other. If more streams than queues have
+//! operations that wait for peers, and PEs enqueue them in different orders, PEs can wait for each other in a circle until
+//! their deadlines: set the variable to the number of such streams, at most 32, before the process starts CUDA, or enqueue
+//! in the same order everywhere.
 
 mod arena;
 mod backend;
+mod capture;
 mod device;
 mod exchange;
 mod handle;
@@ -38,6 +43,7 @@ mod stream;
 mod vmm;
 
 pub use backend::Cuda;
+pub use device::device_count;
 pub use handle::{RawContext, RawHandle};
 pub use status::Status;
 pub use stream::{Event, Graph, Marker, Stream};

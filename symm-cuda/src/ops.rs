@@ -6,7 +6,7 @@ use symm_core::backend::{Get, PadSignal, Put, SignalOp, WaitUntil, op};
 use symm_core::{Error, Result};
 use symm_kernels::Entry;
 use symm_kernels::geometry::{Launch, Limits, copy};
-use symm_kernels::params::{BarrierParams, CopyParams, PadSignalParams, WaitParams};
+use symm_kernels::params::{BarrierParams, CopyParams, PadSignalParams, WaitParams, near};
 
 use crate::backend::Cuda;
 use crate::handle::RawHandle;
@@ -51,7 +51,7 @@ impl Cuda {
         }
         let mut params = CopyParams {
             status: handle.status.params(),
-            record: stream.record(),
+            record: stream.record()?,
             dst: handle.buffers[put.rank] + put.offset as u64,
             src: put.src.0,
             bytes: put.bytes as u64,
@@ -78,7 +78,7 @@ impl Cuda {
         }
         let params = CopyParams {
             status: handle.status.params(),
-            record: stream.record(),
+            record: stream.record()?,
             dst: get.dst.0,
             src: handle.buffers[get.rank] + get.offset as u64,
             bytes: get.bytes as u64,
@@ -172,6 +172,7 @@ impl Cuda {
     ) -> Result<()> {
         let params = BarrierParams {
             status: handle.status.params(),
+            near_pads: near(&handle.pads),
             pads: handle.device_ptrs().pads.0,
             members: handle.members_ptr(),
             words: handle.pad.barrier_word(channel, 0) as u64,

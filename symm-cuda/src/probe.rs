@@ -45,8 +45,8 @@ struct Probe<'a> {
 pub(crate) fn open(boot: &Arc<dyn Bootstrap>, deadline: Deadline, allow_shared_gpu: bool) -> Result<Opened> {
     let everybody = (0..boot.n_pes()).map(Pe::from).collect();
     let probe = Probe { boot, group: Group::new(boot.clone(), TEAM, everybody)?, deadline, allow_shared_gpu };
-    let opened = Device::open(boot.pe()).and_then(Shared::new).and_then(|s| Ok((s, Kernels::load()?)));
-    let mine = opened.as_ref().map(|(s, _)| s.device.uuid.to_vec()).map_err(|e| match e {
+    let opened = Device::open(boot.pe()).and_then(|d| Ok((d, Kernels::load()?)));
+    let mine = opened.as_ref().map(|(d, _)| d.uuid.to_vec()).map_err(|e| match e {
         Error::Unavailable { why, .. } => why.clone(),
         e => e.to_string(),
     });
@@ -54,13 +54,15 @@ pub(crate) fn open(boot: &Arc<dyn Bootstrap>, deadline: Deadline, allow_shared_g
         backend: BACKEND.to_owned(),
         why: format!("PE {pe}: {why}"),
     })?;
-    let (shared, kernels) = opened?;
+    let (device, kernels) = opened?;
     let uuids = uuids
         .iter()
         .map(|u| <[u8; 16]>::try_from(u.as_slice()))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|_| Error::Bootstrap { call: OP, why: "a GPU id of another length".to_owned() })?;
     probe.agree(probe.neighbours(&uuids).map(|()| Vec::new()), unsupported)?;
+    let here = uuids.iter().filter(|u| **u == device.uuid).count();
+    let shared = probe.step(Shared::new(device.shared_by(here)).map_err(|e| e.to_string()))?;
     // Every step is agreed on before the next, so that nobody waits for a PE that has given up.
     let (page, export) = probe.step(test_page(&shared))?;
     let exports = probe.exchange(&export)?;

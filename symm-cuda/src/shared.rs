@@ -6,10 +6,12 @@ use cudarc::driver::sys::{self, CUstream, CUstream_flags};
 use symm_core::Result;
 
 use crate::arena::{Arena, Kind};
+use crate::capture::{Departed, Relaxed};
 use crate::device::Device;
 use crate::result::{check, lock};
 use crate::status::StatusInner;
 use crate::stream::{Event, Marker, StreamInner};
+use crate::vmm::Orphan;
 
 /// Shared by streams, segments, handles; lives as long as any of them. The arenas' chunks, a few MiB, and the retained
 /// context stay until the process ends: giving them back would wait for the GPU, and drop never waits.
@@ -24,6 +26,10 @@ pub(crate) struct Shared {
     /// Last points of streams that were dropped with work left.
     pub(crate) departed: Mutex<Vec<Arc<Event>>>,
     pub(crate) statuses: Mutex<Vec<Weak<StatusInner>>>,
+    /// Mappings that are to go.
+    pub(crate) orphans: Mutex<Vec<(Marker, Orphan)>>,
+    /// What graphs that are gone had kept.
+    pub(crate) released: Mutex<Vec<Departed>>,
 }
 
 impl Shared {
@@ -37,6 +43,8 @@ impl Shared {
             streams: Mutex::new(Vec::new()),
             departed: Mutex::new(Vec::new()),
             statuses: Mutex::new(Vec::new()),
+            orphans: Mutex::new(Vec::new()),
+            released: Mutex::new(Vec::new()),
         }))
     }
 
@@ -83,9 +91,10 @@ impl Shared {
         check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.own_stream()) })
     }
 
-    /// Marks the present end of every stream. Streams that are being captured have no present end.
+    /// Marks the present end of every stream. That of a stream that is being captured is where its capture began.
     pub(crate) fn mark(&self) -> Result<Marker> {
         self.device.enter()?;
+        let _relaxed = Relaxed::enter()?;
         let live: Vec<Arc<StreamInner>> = {
             let mut streams = lock(&self.streams);
             streams.retain(|s| s.strong_count() > 0);
@@ -99,7 +108,9 @@ impl Shared {
         for stream in live {
             // Held while the event is recorded, so that a capture cannot begin in between.
             let capture = lock(&stream.capture);
-            if capture.is_none() {
+            if let Some(before) = &*capture {
+                events.push(before.clone());
+            } else if !stream.is_capturing() && !stream.is_idle() {
                 let event = Event::plain()?;
                 event.record_on(stream.raw())?;
                 events.push(Arc::new(event));

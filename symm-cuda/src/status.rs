@@ -1,6 +1,6 @@
 //! Status records: one in mapped host memory, which the host reads and writes, and a copy on the GPU for kernels.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use cudarc::driver::sys;
 use symm_core::Result;
@@ -20,6 +20,8 @@ pub(crate) struct StatusInner {
     shared: Arc<Shared>,
     mapped: Block,
     device: Block,
+    /// Held while the copies change together: a failure passed on by `push` after a `clear` would stay on the GPU alone.
+    both: Mutex<()>,
 }
 
 impl Status {
@@ -29,6 +31,7 @@ impl Status {
             shared: shared.clone(),
             mapped: Block::new(shared, Kind::Mapped, bytes)?,
             device: Block::new(shared, Kind::Device, bytes)?,
+            both: Mutex::new(()),
         });
         let mut all = lock(&shared.statuses);
         all.retain(|s| s.strong_count() > 0);
@@ -40,9 +43,14 @@ impl Status {
         StatusParams { device: self.0.device.gpu(), host: self.0.mapped.gpu() }
     }
 
-    /// Clears the GPU's copy; the host's is cleared by whoever recovers.
-    pub(crate) fn clear_device(&self) -> Result<()> {
-        self.0.shared.zero(self.0.device.gpu(), size_of::<StatusRecord>())
+    /// Clears both copies. No kernel of the team runs.
+    pub(crate) fn clear(&self) -> Result<()> {
+        self.0.shared.device.enter()?;
+        let _both = lock(&self.0.both);
+        // First the GPU's: should that fail, the failure is still set for the host.
+        self.0.shared.zero(self.0.device.gpu(), size_of::<StatusRecord>())?;
+        self.0.record().clear();
+        Ok(())
     }
 }
 
@@ -63,6 +71,7 @@ impl StatusInner {
     /// Passes a failure that the host has set on to kernels: those that begin later do nothing, those that wait stop
     /// before they would look at host memory.
     pub(crate) fn push(&self) -> Result<()> {
+        let _both = lock(&self.both);
         if self.record().is_ok() {
             return Ok(());
         }

@@ -8,6 +8,7 @@ use cudarc::driver::sys::{
 use symm_core::{Addr, Error, Result};
 
 use crate::arena::{Block, Kind};
+use crate::capture::{self, Relaxed};
 use crate::result::{BACKEND, check, lock};
 use crate::shared::{Shared, create_stream};
 
@@ -20,15 +21,29 @@ pub(crate) struct StreamInner {
     pub(crate) shared: Arc<Shared>,
     /// A `CUstream` as a number, so that the struct is `Send`.
     raw: usize,
+    /// Whether the stream goes with this struct; else it is the caller's.
+    owned: bool,
     /// Counters of the launches on this stream: they follow one another, so one record is enough.
     record: Block,
-    /// While a capture is going on: the record of its launches, which goes into the graph.
-    pub(crate) capture: Mutex<Option<Block>>,
+    /// While a capture that `begin_capture` began is going on: the stream's end before it.
+    pub(crate) capture: Mutex<Option<Arc<Event>>>,
+    /// Id of the capture of this stream that was seen last, and the address of the record of its launches.
+    captured: Mutex<(u64, u64)>,
 }
 
 impl StreamInner {
     pub(crate) fn raw(&self) -> CUstream {
         self.raw as CUstream
+    }
+
+    pub(crate) fn is_capturing(&self) -> bool {
+        capture::is_capturing(self.raw())
+    }
+
+    /// Whether everything enqueued so far has ended. Not for a stream that is being captured.
+    pub(crate) fn is_idle(&self) -> bool {
+        // SAFETY: the stream is live.
+        unsafe { sys::cuStreamQuery(self.raw()) == CUresult::CUDA_SUCCESS }
     }
 }
 
@@ -36,10 +51,33 @@ impl Stream {
     pub(crate) fn new(shared: &Arc<Shared>) -> Result<Self> {
         shared.device.enter()?;
         let record = Block::new(shared, Kind::Device, symm_kernels::params::RECORD_BYTES)?;
-        let raw = create_stream()? as usize;
-        let inner = Arc::new(StreamInner { shared: shared.clone(), raw, record, capture: Mutex::new(None) });
+        Ok(Stream::over(shared, create_stream()?, record, true))
+    }
+
+    /// A stream over one of the caller's.
+    ///
+    /// # Safety
+    /// As [`Backend::stream_from_raw`](symm_core::Backend::stream_from_raw).
+    pub(crate) unsafe fn from_raw(shared: &Arc<Shared>, raw: CUstream) -> Result<Self> {
+        shared.device.enter()?;
+        let _relaxed = Relaxed::enter()?;
+        let record = Block::new(shared, Kind::Device, symm_kernels::params::RECORD_BYTES)?;
+        Ok(Stream::over(shared, raw, record, false))
+    }
+
+    fn over(shared: &Arc<Shared>, raw: CUstream, record: Block, owned: bool) -> Self {
+        let (capture, captured) = (Mutex::new(None), Mutex::new((0, 0)));
+        let shared_with = shared.clone();
+        let inner = Arc::new(StreamInner {
+            shared: shared_with,
+            raw: raw as usize,
+            owned,
+            record,
+            capture,
+            captured,
+        });
         lock(&shared.streams).push(Arc::downgrade(&inner));
-        Ok(Stream(inner))
+        Stream(inner)
     }
 
     /// The driver's stream, for callers that enqueue work of their own. Valid until the last clone is dropped.
@@ -47,13 +85,33 @@ impl Stream {
         self.0.raw()
     }
 
-    /// Address of the launch record for the next launch.
-    pub(crate) fn record(&self) -> u64 {
-        lock(&self.0.capture).as_ref().map_or(self.0.record.gpu(), Block::gpu)
+    /// Address of the launch record for the next launch. Each capture of each stream has one of its own, since its launches
+    /// may run beside others of the stream; the graph keeps it.
+    pub(crate) fn record(&self) -> Result<u64> {
+        if !self.is_capturing() {
+            return Ok(self.0.record.gpu());
+        }
+        let (id, graph) = capture::capture_of(self.cu_stream())?;
+        let mut captured = lock(&self.0.captured);
+        if captured.0 != id {
+            let _relaxed = Relaxed::enter()?;
+            let block = Block::new(&self.0.shared, Kind::Device, symm_kernels::params::RECORD_BYTES)?;
+            let at = block.gpu();
+            capture::keep(&self.0.shared, graph, Box::new(block))?;
+            *captured = (id, at);
+        }
+        Ok(captured.1)
+    }
+
+    /// Makes the graph that the stream is captured into keep something.
+    pub(crate) fn keep(&self, kept: symm_core::backend::Kept) -> Result<()> {
+        self.0.shared.device.enter()?;
+        let (_, graph) = capture::capture_of(self.cu_stream())?;
+        capture::keep(&self.0.shared, graph, kept)
     }
 
     pub(crate) fn is_capturing(&self) -> bool {
-        lock(&self.0.capture).is_some()
+        self.0.shared.device.enter().is_err() || self.0.is_capturing()
     }
 
     /// Refuses what waits for the stream while it is being captured.
@@ -90,35 +148,34 @@ impl Stream {
                 "an idle one",
             ));
         }
-        // Before the capture begins, since afterwards nothing may be allocated, and before the lock, which the drop of a
-        // block takes, too.
-        let record = Block::new(&self.0.shared, Kind::Device, symm_kernels::params::RECORD_BYTES)?;
         let mut capture = lock(&self.0.capture);
-        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // What the stream has queued so far is not captured, and whoever marks the streams meanwhile must know of it.
+        let before = Event::plain()?;
+        before.record_on(self.cu_stream())?;
+        // The caller may allocate while it captures; in the stricter modes that would end the capture.
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: the stream is live.
-        let begun = unsafe { sys::cuStreamBeginCapture_v2(self.cu_stream(), mode) };
-        if let Err(e) = check("cuStreamBeginCapture_v2", begun) {
-            drop(capture);
-            return Err(e);
-        }
-        *capture = Some(record);
+        check("cuStreamBeginCapture_v2", unsafe { sys::cuStreamBeginCapture_v2(self.cu_stream(), mode) })?;
+        *capture = Some(Arc::new(before));
         Ok(())
     }
 
     pub(crate) fn end_capture(&self) -> Result<Graph> {
         self.0.shared.device.enter()?;
-        let record = lock(&self.0.capture).take();
-        let Some(record) = record else {
+        // Held until the capture has ended, so that nobody marks the stream in between.
+        let mut capture = lock(&self.0.capture);
+        if capture.take().is_none() {
             return Err(Error::argument(
                 "end_capture",
                 "stream",
                 "a stream that is not being captured",
-                "one that is",
+                "one that is, by begin_capture",
             ));
-        };
+        }
         let mut graph: CUgraph = std::ptr::null_mut();
         // SAFETY: the stream is live and `graph` a valid place.
         let ended = unsafe { sys::cuStreamEndCapture(self.cu_stream(), &raw mut graph) };
+        drop(capture);
         check("cuStreamEndCapture", ended)?;
         let mut exec: CUgraphExec = std::ptr::null_mut();
         // SAFETY: `graph` was made just now and `exec` is a valid place.
@@ -127,18 +184,30 @@ impl Stream {
         let destroyed = unsafe { sys::cuGraphDestroy(graph) };
         check("cuGraphInstantiateWithFlags", made)?;
         check("cuGraphDestroy", destroyed)?;
-        Ok(Graph { exec: exec as usize, _record: record })
+        Ok(Graph { exec: exec as usize })
     }
 }
 
 impl Drop for StreamInner {
     fn drop(&mut self) {
         // Destroying a stream does not wait for its work, so whoever marks the streams later must know of it.
-        let left = self.shared.device.enter().and_then(|()| Event::plain());
-        let left = left.and_then(|e| e.record_on(self.raw()).map(|()| e));
+        if let Err(e) = self.shared.device.enter() {
+            log::warn!("a stream was dropped unmarked: {e}");
+            return;
+        }
+        // A captured one has no work left but what was queued before the capture.
+        let before = lock(&self.capture).take();
+        let left = match before {
+            Some(before) => Ok(Some(before)),
+            None if self.is_capturing() => Ok(None),
+            None => Event::plain().and_then(|e| e.record_on(self.raw()).map(|()| Some(Arc::new(e)))),
+        };
         match left {
-            Ok(event) => lock(&self.shared.departed).push(Arc::new(event)),
+            Ok(event) => lock(&self.shared.departed).extend(event),
             Err(e) => log::warn!("a stream was dropped unmarked: {e}"),
+        }
+        if !self.owned {
+            return;
         }
         // SAFETY: this is the last owner; the driver frees the stream once its work is done.
         if let Err(e) = check("cuStreamDestroy_v2", unsafe { sys::cuStreamDestroy_v2(self.raw()) }) {
@@ -152,8 +221,6 @@ impl Drop for StreamInner {
 pub struct Graph {
     /// A `CUgraphExec` as a number, so that the struct is `Send`.
     exec: usize,
-    /// Counters of the graph's launches: launches of one graph never overlap.
-    _record: Block,
 }
 
 impl Graph {

@@ -11,7 +11,8 @@ use cudarc::driver::sys::{
 use symm_core::backend::Export;
 use symm_core::{Error, Result};
 
-use crate::result::check;
+use crate::capture::Relaxed;
+use crate::result::{check, lock};
 use crate::shared::Shared;
 
 const FD: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -33,6 +34,33 @@ pub(crate) struct Mapped {
     bytes: usize,
 }
 
+/// A mapping without an owner, which goes once the streams have passed the point at which it lost its own.
+#[derive(Debug)]
+pub(crate) struct Orphan {
+    handle: CUmemGenericAllocationHandle,
+    base: u64,
+    bytes: usize,
+}
+
+impl Orphan {
+    fn unmap(&self) {
+        unmap(self.base, self.bytes);
+        release(self.handle);
+    }
+}
+
+/// Unmaps what the streams are through with.
+fn unmap_orphans(shared: &Shared) {
+    let mut orphans = lock(&shared.orphans);
+    orphans.retain(|(marker, orphan)| {
+        let through = marker.passed().unwrap_or(false);
+        if through {
+            orphan.unmap();
+        }
+        !through
+    });
+}
+
 impl Mapped {
     /// Allocates at least `bytes` bytes on this PE's GPU.
     ///
@@ -40,6 +68,8 @@ impl Mapped {
     /// `OutOfMemory`.
     pub(crate) fn allocate(shared: &Arc<Shared>, bytes: usize) -> Result<Self> {
         shared.device.enter()?;
+        let _relaxed = Relaxed::enter()?;
+        unmap_orphans(shared);
         let prop = properties(shared.device.ordinal);
         let mut granularity = 0;
         let recommended = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
@@ -67,6 +97,8 @@ impl Mapped {
     /// Maps memory that a peer exported.
     pub(crate) fn import(shared: &Arc<Shared>, export: &Export) -> Result<Self> {
         shared.device.enter()?;
+        let _relaxed = Relaxed::enter()?;
+        unmap_orphans(shared);
         let wrong = |why: &str| Error::Bootstrap { call: "import", why: why.to_owned() };
         let bytes: [u8; 8] =
             export.bytes.as_slice().try_into().map_err(|_| wrong("a description of another length"))?;
@@ -110,9 +142,15 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        if self.shared.device.enter().is_ok() {
-            unmap(self.base, self.bytes);
-            release(self.handle);
+        // A world that goes while its streams still run leaves them what they use. Drop never waits, so that is unmapped
+        // later, or never.
+        let orphan = Orphan { handle: self.handle, base: self.base, bytes: self.bytes };
+        match self.shared.mark() {
+            Ok(marker) => match marker.passed() {
+                Ok(true) => orphan.unmap(),
+                _ => lock(&self.shared.orphans).push((marker, orphan)),
+            },
+            Err(e) => log::warn!("{} bytes stay mapped: {e}", self.bytes),
         }
     }
 }

@@ -38,21 +38,33 @@ pub(crate) fn run(me: &Me<Cuda>, figures: &mut Map<String, Value>) -> Result<()>
         put("put_with_signal_8B_round_trip_us".to_owned(), round_trip(me)?, "us");
     }
     for tokens in [1, 16, 128, 512, 4096] {
-        for (name, us, gbps) in all_to_all(me, tokens)? {
+        for (name, us, gbps) in all_to_all(me, tokens, options)? {
             put(format!("{name}_{tokens}_us"), us, "us");
             put(format!("{name}_{tokens}_wire_gbps"), gbps, "GB/s");
         }
+    }
+    // Few blocks, the rest of the GPU being left to whoever computes meanwhile.
+    for (name, us, _) in all_to_all(me, 4096, Options { max_blocks: Some(16), ..options })? {
+        put(format!("{name}_4096_16_blocks_us"), us, "us");
     }
     Ok(())
 }
 
 /// Median over `repeats` of the µs that a call of a graph of `calls` calls takes, the maximum over PEs.
+///
+/// The GPUs meet right before the clock starts. Meeting on the host is not enough: one PE's launch comes some µs after the
+/// other's, and the calls of a small graph would be charged for it.
 fn time(me: &Me<Cuda>, calls: usize, repeats: usize, body: impl Fn() -> Result<()>) -> Result<f64> {
     let graph = me.capture(|| (0..calls).try_for_each(|_| body()))?;
     let (start, end) = (Event::timed()?, Event::timed()?);
+    let h = me.symmetric(8)?;
+    // Long enough for the host to enqueue all that follows.
+    let busy = me.world.local(DType::U8, 256 << 20)?;
     let mut all = Vec::new();
     for i in 0..repeats + 5 {
         me.meet()?;
+        me.stream.fill(&busy.span(), 0)?;
+        h.barrier(&me.stream, 0, None)?;
         start.record(me.stream.raw())?;
         me.launch(&graph)?;
         end.record(me.stream.raw())?;
@@ -103,7 +115,7 @@ fn round_trip(me: &Me<Cuda>) -> Result<f64> {
 }
 
 /// Dispatch and combine of `tokens` tokens a PE, each to `TOP_K` different experts: (name, µs, wire GB/s).
-fn all_to_all(me: &Me<Cuda>, tokens: usize) -> Result<Vec<(&'static str, f64, f64)>> {
+fn all_to_all(me: &Me<Cuda>, tokens: usize, options: Options) -> Result<Vec<(&'static str, f64, f64)>> {
     let (w, r, s) = (me.n(), me.pe(), &me.stream);
     let ne = EXPERTS / w;
     let n = w * ne;
@@ -125,7 +137,6 @@ fn all_to_all(me: &Me<Cuda>, tokens: usize) -> Result<Vec<(&'static str, f64, f6
     s.fill(&input.span(), 0x11 * (r as u8 + 1))?;
     let splits = me.local(&counts)?;
     let (there, back) = (me.local(&vec![0i64; 2 * n])?, me.local(&vec![0i64; 2 * n])?);
-    let options = Options::default();
     let (input, splits, there, back, received) =
         (input.span(), splits.span(), there.span(), back.span(), out.span());
     let context = me.world.team().context();

@@ -17,6 +17,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("lifetime::held_over_a_subset", held_over_a_subset).pes(3),
     Case::new("lifetime::never_bound", never_bound),
     Case::new("lifetime::dropped_while_in_use", dropped_while_in_use),
+    Case::new("lifetime::context_dropped_with_work", context_dropped_with_work),
     Case::new("lifetime::recycled_pads_are_clean", recycled_pads_are_clean),
     Case::new("lifetime::offsets_beyond_32_bits", offsets_beyond_32_bits),
     Case::new("lifetime::finalized", finalized).own(&[]),
@@ -243,6 +244,33 @@ fn dropped_while_in_use(ctx: &Ctx) -> Outcome {
     keep.handle.barrier(&ctx.stream, 0, None)?;
     ctx.stream.synchronize()?;
     keep.mem.check(&ctx.stream, "an allocation that lives", keep.mem.poison())
+}
+
+/// What a queued operation was given of a context lives until the stream has passed it.
+fn context_dropped_with_work(ctx: &Ctx) -> Outcome {
+    let w = ctx.n();
+    let gate = ctx.symmetric(DType::U8, 8, ctx.seed)?;
+    let none = gate.mem.span.slice(0, 0)?;
+    let other = ctx.world.stream()?;
+    for round in 1..=5u64 {
+        let job = Job::vdev(DType::U8, 11, splits(w, w, 6), ctx.seed + 10 * round);
+        let run = job.prepare(ctx)?;
+        let context = ctx.team.new_context(2 * w)?;
+        gate.handle.wait_until(&ctx.stream, 0, symm::Cmp::Ge, round, None)?;
+        job.enqueue(ctx, &context, &run)?;
+        drop(context);
+        // Whatever was given back too early is taken and spoilt.
+        let spoil = ctx.world.local(DType::U8, 1 << 16)?;
+        other.fill(&spoil.span(), 0xFF)?;
+        let teams = ctx.another_team()?;
+        let update = symm::SignalUpdate { index: 0, op: symm::SignalOp::Set, value: round };
+        gate.handle.put_with_signal(&other, ctx.me(), 0, &none, update)?;
+        other.synchronize()?;
+        job.check(ctx, &run)?;
+        drop(teams);
+    }
+    ctx.stream.synchronize()?;
+    Ok(())
 }
 
 /// Upstream: a recycled block gets a clean barrier and a clean pad.
