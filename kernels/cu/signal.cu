@@ -6,6 +6,8 @@ using namespace symm;
 
 // put_signal: waits for 0 in the peer's slot, stores 1 (release). wait_signal: waits for 1 here, stores 0 (acquire).
 extern "C" __global__ void symm_pad_signal(const __grid_constant__ PadSignalParams p) {
+  wait_for_stream();
+  let_stream_go_on();
   const Status status = {(StatusRecord*)p.status.device, (StatusRecord*)p.status.host};
   if (!status_ok(status)) return;
   // What this stream wrote before must be there for whoever sees the slot change.
@@ -32,8 +34,13 @@ __device__ __forceinline__ bool compare(uint32_t cmp, u64 seen, u64 value) {
 }  // namespace
 
 extern "C" __global__ void symm_wait_until(const __grid_constant__ WaitParams p) {
+  wait_for_stream();
+  let_stream_go_on();
   const Status status = {(StatusRecord*)p.status.device, (StatusRecord*)p.status.host};
-  if (!status_ok(status)) return;
+  // On its way while the word is looked at for the first time.
+  const u64 code = load_relaxed_gpu_u64(&status.device->code);
+  const u64 seen = load_acquire_sys_u64((const void*)p.word);
+  if (code != STATUS_OK || compare(p.cmp, seen, p.value)) return;
   Failure failure = {STATUS_TIMEOUT, p.op, PHASE_SIGNAL, p.pe, p.late, p.value, 0, 0};
   wait_word(
       status, p.limit_ns, failure, [&] { return load_acquire_sys_u64((const void*)p.word); },

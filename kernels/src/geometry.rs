@@ -3,7 +3,7 @@
 //! Splits are known on the GPU only, so a launch is sized for what its input could hold, and the kernel cuts the rows
 //! that there are into pieces for the warps that it has.
 
-/// Threads of a block of the exchange kernel.
+/// Threads of a block of the exchange kernel where rows are moved; a barrier takes one warp.
 pub const EXCHANGE_THREADS: u32 = 1024;
 
 /// Bytes that one block of 32 warps moves with one 512-byte vector round of each: fewer leave warps without work.
@@ -11,6 +11,9 @@ const BLOCK_ROUND: u64 = 32 * 512;
 
 /// Blocks with which one-directional stores come within 2 % of what more blocks reach on NVLink.
 const PUT_BLOCKS: u32 = 64;
+
+/// Up to this many blocks do not fill the links.
+const LINK_BLOCKS: u64 = 24;
 
 /// Size of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +24,16 @@ pub struct Launch {
     pub threads: u32,
     /// Blocks, of all, that push to other PEs; 0 if every block does both.
     pub remote: u32,
+}
+
+impl Launch {
+    /// Whether the kernel may start, and then wait, before the one ahead of it in the stream has ended: only one warp may.
+    ///
+    /// Kernels that wait for peers let their successor start at once. A successor of many blocks would then hold the GPU
+    /// against the very kernel that a peer, or another stream here, still has to run for the wait to end.
+    pub fn starts_early(self) -> bool {
+        self.blocks == 1 && self.threads <= 32
+    }
 }
 
 /// The GPU, and what the caller allows.
@@ -41,8 +54,9 @@ impl Limits {
 
 /// A collective that moves at most `bytes` bytes between `ranks` members; 0 bytes for a barrier.
 ///
-/// Remote rows get more blocks than local ones: a link is slower than local memory by a factor of four or more, and
-/// measured on two GPUs two thirds of the blocks are best; with more members the remote part of the rows grows.
+/// With few blocks every block is as fast as the next, local or remote, so they are shared out like the rows: half of them
+/// remote between two GPUs (16 blocks, 8 of them remote: 674 µs; 10: 812). With many the links are the bottleneck, and two
+/// thirds are best; with more members the remote part of the rows grows.
 pub fn exchange(bytes: u64, ranks: u32, limits: Limits) -> Launch {
     let wanted = u32::try_from(bytes.div_ceil(BLOCK_ROUND)).unwrap_or(u32::MAX);
     let blocks = wanted.clamp(if bytes == 0 { 1 } else { 2 }, limits.blocks().max(2)).min(limits.blocks());
@@ -50,11 +64,16 @@ pub fn exchange(bytes: u64, ranks: u32, limits: Limits) -> Launch {
     let remote = if others == 0 || blocks < 2 {
         0
     } else {
-        // Two parts for each other member, one for this one.
-        let share = u64::from(blocks) * 2 * others / (2 * others + 1);
-        u32::try_from(share).unwrap_or(blocks).clamp(1, blocks - 1)
+        let blocks = u64::from(blocks);
+        let share = if blocks <= LINK_BLOCKS {
+            (blocks * others).div_ceil(others + 1)
+        } else {
+            // Two parts for each other member, one for this one.
+            blocks * 2 * others / (2 * others + 1)
+        };
+        u32::try_from(share.clamp(1, blocks - 1)).unwrap_or(1)
     };
-    Launch { blocks, threads: EXCHANGE_THREADS, remote }
+    Launch { blocks, threads: if bytes == 0 { 32 } else { EXCHANGE_THREADS }, remote }
 }
 
 /// A put or get of `bytes` bytes. Small ones take one block, so that the signal needs no count of blocks.
@@ -81,7 +100,7 @@ mod tests {
             assert_eq!((l.blocks, l.remote), (blocks, remote), "{rows} rows");
         }
         let bounded = exchange(32768 * 14336, 2, Limits { max_blocks: 16, ..H200 });
-        assert_eq!((bounded.blocks, bounded.remote), (16, 10));
+        assert_eq!((bounded.blocks, bounded.remote), (16, 8));
     }
 
     #[test]
@@ -100,8 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn a_barrier_is_one_block() {
-        assert_eq!(exchange(0, 8, H200).blocks, 1);
+    fn a_barrier_is_one_warp() {
+        assert_eq!(exchange(0, 8, H200), Launch { blocks: 1, threads: 32, remote: 0 });
+    }
+
+    #[test]
+    fn only_one_warp_starts_early() {
+        assert!(exchange(0, 8, H200).starts_early() && copy(8, H200).starts_early());
+        assert!(!exchange(1, 2, H200).starts_early() && !copy(513, H200).starts_early());
     }
 
     #[test]

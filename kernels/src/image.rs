@@ -18,7 +18,7 @@ pub enum Entry {
     WaitUntil,
     /// `barrier` of a handle: [`BarrierParams`](crate::params::BarrierParams), one warp.
     Barrier,
-    /// Every collective: [`ExchangeParams`](crate::params::ExchangeParams), [`EXCHANGE_THREADS`](crate::geometry::EXCHANGE_THREADS).
+    /// Every collective: [`ExchangeParams`](crate::params::ExchangeParams), at most [`EXCHANGE_THREADS`](crate::geometry::EXCHANGE_THREADS).
     Exchange,
 }
 

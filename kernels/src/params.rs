@@ -1,6 +1,14 @@
 //! Parameters of the kernels, passed by value. Twins of the structs in `include/symm/params.cuh`; a test compares the
 //! layouts with a C++ compiler. All addresses are device addresses as 64-bit numbers.
 
+/// Members whose addresses travel with the parameters, which saves the kernel reading them from a table first.
+pub const NEAR_RANKS: usize = 8;
+
+/// The first of `addresses`, for the parameters.
+pub fn near(addresses: &[u64]) -> [u64; NEAR_RANKS] {
+    std::array::from_fn(|r| addresses.get(r).copied().unwrap_or(0))
+}
+
 /// Defines the structs, and lists their fields for the layout test.
 macro_rules! params {
     ($($(#[$doc:meta])* struct $name:ident { $($(#[$fdoc:meta])* $field:ident: $type:ty,)* })*) => {
@@ -30,12 +38,10 @@ params! {
     struct LaunchRecord {
         /// Tickets handed out.
         tickets: u32,
-        /// Shares of the work that ended.
-        finished: u32,
-        /// Reasons why the launch failed, a bit set.
-        failed: u32,
         /// Zero.
         reserved: u32,
+        /// Blocks that ended, and above them how many failed for each reason.
+        finished: u64,
         /// Epoch of the collective, once it is known.
         epoch: u64,
         /// Zero.
@@ -118,6 +124,8 @@ params! {
     struct BarrierParams {
         /// Status of the team.
         status: StatusParams,
+        /// The first members' pads, as in `pads`.
+        near_pads: [u64; NEAR_RANKS],
         /// Address of `u64[ranks]`: the members' pads.
         pads: u64,
         /// Address of `u64[ranks]`: PE numbers.
@@ -138,6 +146,10 @@ params! {
     struct ExchangeParams {
         /// Status of the team.
         status: StatusParams,
+        /// The first members' copies of the context, as in `regions`.
+        near_regions: [u64; NEAR_RANKS],
+        /// The first members' data areas, as in `out_buffers`.
+        near_buffers: [u64; NEAR_RANKS],
         /// Address of the [`LaunchRecord`].
         record: u64,
         /// Address of `u64[ranks]`: the members' copies of the context.
@@ -158,6 +170,9 @@ params! {
         slots: u64,
         /// Bytes of a slot.
         slot_bytes: u64,
+        /// Zero: the first word of the header that is published; the kernel fills it in. The words up to `header_end` are
+        /// that header, in its order.
+        epoch: u64,
         /// Form's code.
         form: u64,
         /// Element type's code.
@@ -170,26 +185,32 @@ params! {
         major_align: u64,
         /// 0, or the fault code to take part with.
         invalid: u64,
-        /// First row of the input.
-        input: u64,
-        /// Rows of the input.
-        in_rows: u64,
-        /// Address of `u64[ranks]`: the members' data areas; 0 where there is no output.
-        out_buffers: u64,
-        /// Bytes of each data area.
-        out_bytes: u64,
+        /// Zero.
+        invalid_a: u64,
+        /// Zero.
+        invalid_b: u64,
         /// Id of the output's allocation.
         out_id: u64,
         /// First byte of the output in this PE's data area.
         out_offset: u64,
         /// Rows of the output.
         out_rows: u64,
+        /// Rows of the input.
+        in_rows: u64,
+        /// Splits that this PE publishes; 0 where `invalid` is set.
+        n_splits: u64,
+        /// Zero.
+        header_end: [u64; 2],
+        /// First row of the input.
+        input: u64,
+        /// Address of `u64[ranks]`: the members' data areas; 0 where there is no output.
+        out_buffers: u64,
+        /// Bytes of each data area.
+        out_bytes: u64,
         /// Address of the splits.
         in_splits: u64,
         /// Address of the result.
         out_splits: u64,
-        /// Splits that this PE publishes.
-        n_splits: u64,
         /// Deadline, in nanoseconds.
         limit_ns: u64,
         /// Members.
@@ -249,5 +270,7 @@ mod tests {
     fn kernels_and_host_have_the_same_limit() {
         let header = include_str!("../include/symm/exchange.cuh");
         assert!(header.contains(&format!("constexpr int MAX_RANKS = {MAX_RANKS};")));
+        let header = include_str!("../include/symm/params.cuh");
+        assert!(header.contains(&format!("constexpr int NEAR_RANKS = {NEAR_RANKS};")));
     }
 }

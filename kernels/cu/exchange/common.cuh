@@ -1,9 +1,8 @@
 // What all parts of the exchange kernel share.
 //
-// The work of a launch is cut into as many shares as it has blocks. A block takes shares by an atomic ticket until none
-// is left, so a single resident block finishes the whole launch; share 0 belongs to whoever came first. Blocks wait for
-// flags of other PEs, and for the epoch, which the block with ticket 0 announces: never for a block that may not have
-// started.
+// The work of a launch is cut into as many shares as it has blocks, and a block does the share that its atomic ticket
+// names: share 0 belongs to whoever came first. Blocks wait for flags of other PEs, and for the epoch, which the block
+// with share 0 announces: never for a block that may not have started. So one resident block at a time is enough.
 #pragma once
 
 #include "symm/exchange.cuh"
@@ -14,51 +13,40 @@
 namespace symm {
 namespace exchange {
 
-constexpr int THREADS = 1024;
-constexpr int WARPS = THREADS / 32;
+constexpr int MAX_THREADS = 1024;
+constexpr int MAX_WARPS = MAX_THREADS / 32;
 constexpr unsigned ALL = 0xffffffffu;
 
-// Columns whose places a block holds at a time: one (destination, expert) pair each.
-constexpr int TILE = THREADS;
+// Splits of one PE that a warp reads, checks and publishes by itself, one a lane; more take the whole block.
+constexpr uint32_t WARP_SPLITS = 32;
 
-// Reasons in LaunchRecord::failed.
-constexpr uint32_t FAILED_WAIT = 1;     // a deadline, a peer that gave up, a failure set by somebody else
-constexpr uint32_t FAILED_VERDICT = 2;  // all members reach the same verdict: nobody waits for anybody
-constexpr uint32_t FAILED_EARLIER = 4;  // the team had failed before: no ticket was taken
+// LaunchRecord::finished counts the shares that ended, and those that failed for each reason.
+constexpr u64 SHARE = 1;
+constexpr u64 SHARES = 0xffff;
+constexpr u64 FAILED_WAIT = 1ull << 16;     // a deadline, a peer that gave up, a failure set by somebody else
+constexpr u64 FAILED_VERDICT = 1ull << 40;  // all members reach the same verdict: nobody waits for anybody
 
-// LaunchRecord::epoch when no epoch was taken, or the ticket's wait failed.
+// LaunchRecord::epoch of an operation that does nothing: the team had failed, or the wait for its turn did.
 constexpr u64 EPOCH_SKIP = 1ull << 63;
 
-// A fault that a thread found. Lower keys come first: the step of the verdict, then the rank.
-struct Finding {
-  u64 key;
-  u64 fault, a, b;
-};
-constexpr u64 NO_FINDING = ~0ull;
-
 struct Shared {
-  // Of the share.
+  // Of the share, from the warp that waited.
   u64 epoch;
-  u64 began;
   uint32_t share;
-  uint32_t last;
-  uint32_t waited;  // whether the wait succeeded
-  uint32_t fine;    // whether the team had not failed when the share began
-  // Scans.
-  u64 warp_sums[WARPS];
+  uint32_t fine;
+  // Scans and sums.
+  u64 warp_sums[MAX_WARPS];
   u64 total;
-  // The verdict.
+  // The best finding.
   u64 best;
   u64 fault, a, b;
-  // Of each member, index = rank.
-  u64 out_base[MAX_RANKS];   // address of the first row of its output, as this PE reaches it
-  u64 rows_to[MAX_RANKS];    // rows that this PE sends to it
-  u64 src_base[MAX_RANKS];   // where those begin in the input, for forms whose input is ordered by destination
-  // Of the columns of a tile, in push order.
-  u64 src[TILE];      // row in the input, from src_base
-  u64 dst[TILE];      // row in the destination's output
-  u64 rows[TILE];
-  u64 pieces[TILE];   // pieces of all columns before this one
+  // Bytes for each group of columns, in push order.
+  u64 bytes_to[MAX_RANKS];
+  // Of the columns of a tile, in push order; as many as a block has threads.
+  u64 src[MAX_THREADS];     // address in the input
+  u64 dst[MAX_THREADS];     // address in the destination's output
+  u64 bytes[MAX_THREADS];
+  u64 pieces[MAX_THREADS];  // pieces of all columns before this one
 };
 
 __device__ __forceinline__ Status status_of(const ExchangeParams& p) {
@@ -67,9 +55,23 @@ __device__ __forceinline__ Status status_of(const ExchangeParams& p) {
 
 __device__ __forceinline__ LaunchRecord* record_of(const ExchangeParams& p) { return (LaunchRecord*)p.record; }
 
-__device__ __forceinline__ u64 region(const ExchangeParams& p, uint32_t rank) { return ((const u64*)p.regions)[rank]; }
+__device__ __forceinline__ u64 region(const ExchangeParams& p, uint32_t rank) {
+  return rank < NEAR_RANKS ? p.near_regions[rank] : ((const u64*)p.regions)[rank];
+}
+
+// Address of a member's data area; 0 where there is no output.
+__device__ __forceinline__ u64 out_buffer(const ExchangeParams& p, uint32_t rank) {
+  if (rank < NEAR_RANKS) return p.near_buffers[rank];
+  return p.out_buffers ? ((const u64*)p.out_buffers)[rank] : 0;
+}
 
 __device__ __forceinline__ u64 member(const ExchangeParams& p, uint32_t rank) { return ((const u64*)p.members)[rank]; }
+
+// The destination of the `step`-th group of columns: from the right neighbour round to this PE itself.
+__device__ __forceinline__ uint32_t destination(const ExchangeParams& p, uint32_t step) {
+  const uint32_t d = p.rank + 1 + step;
+  return d < p.ranks ? d : d - p.ranks;
+}
 
 // Address of the slot in `owner`'s copy of the context that `writer` publishes into.
 __device__ __forceinline__ u64 slot(const ExchangeParams& p, uint32_t owner, u64 epoch, uint32_t writer) {
@@ -96,41 +98,39 @@ __device__ __forceinline__ u64 as_rows(long long split) { return split < 0 ? 0 :
 
 __device__ __forceinline__ u64 add_saturating(u64 a, u64 b) { return a + b < a ? ~0ull : a + b; }
 
-// Exclusive prefix sum over the block; `s.total` becomes the sum. Every thread of the block calls it.
-__device__ __forceinline__ u64 block_scan(Shared& s, u64 value) {
-  const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-  u64 sum = value;
+template <typename T>
+__device__ __forceinline__ T warp_scan_upto(T value) {
+  const int lane = threadIdx.x & 31;
 #pragma unroll
   for (int step = 1; step < 32; step *= 2) {
-    const u64 other = __shfl_up_sync(ALL, sum, step);
-    if (lane >= step) sum += other;
+    const T other = __shfl_up_sync(ALL, value, step);
+    if (lane >= step) value += other;
   }
-  __syncthreads();  // whoever still reads the sums of the scan before
-  if (lane == 31) s.warp_sums[warp] = sum;
-  __syncthreads();
-  if (warp == 0) {
-    u64 mine = s.warp_sums[lane];
-    u64 upto = mine;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const u64 other = __shfl_up_sync(ALL, upto, step);
-      if (lane >= step) upto += other;
-    }
-    s.warp_sums[lane] = upto - mine;
-    if (lane == 31) s.total = upto;
-  }
-  __syncthreads();
-  return s.warp_sums[warp] + sum - value;
-}
-
-__device__ __forceinline__ u64 warp_sum(u64 value) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(ALL, value, step);
   return value;
 }
 
-__device__ __forceinline__ u64 warp_max(u64 value) {
-#pragma unroll
+// Exclusive prefix sum over a warp; `total` becomes the sum.
+template <typename T>
+__device__ __forceinline__ T warp_scan(T value, T& total) {
+  const T upto = warp_scan_upto(value);
+  total = __shfl_sync(ALL, upto, 31);
+  return upto - value;
+}
+
+// Whether every lane's value is small enough that sums over a warp fit 32 bits: nearly always, and then one word does.
+__device__ __forceinline__ bool narrow(u64 value) { return !__any_sync(ALL, value >> 26 != 0); }
+
+// The wide cases, out of line: the code that runs nearly always stays short.
+__device__ __noinline__ u64 warp_scan_wide(u64 value, u64& total) { return warp_scan<u64>(value, total); }
+
+__device__ __noinline__ u64 warp_sum_wide(u64 value) {
+#pragma unroll 1
+  for (int step = 16; step > 0; step /= 2) value = add_saturating(value, __shfl_xor_sync(ALL, value, step));
+  return value;
+}
+
+__device__ __noinline__ u64 warp_max_wide(u64 value) {
+#pragma unroll 1
   for (int step = 16; step > 0; step /= 2) {
     const u64 other = __shfl_xor_sync(ALL, value, step);
     value = other > value ? other : value;
@@ -138,17 +138,28 @@ __device__ __forceinline__ u64 warp_max(u64 value) {
   return value;
 }
 
-// Exclusive prefix sum over a warp; `total` becomes the sum.
-__device__ __forceinline__ u64 warp_scan(u64 value, u64& total) {
-  const int lane = threadIdx.x & 31;
-  u64 sum = value;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const u64 other = __shfl_up_sync(ALL, sum, step);
-    if (lane >= step) sum += other;
+__device__ __noinline__ u64 warp_min_wide(u64 value) { return ~warp_max_wide(~value); }
+
+// Two prefix sums at once.
+__device__ __forceinline__ void warp_scan_two(u64& a, u64& b, u64& total_a, u64& total_b) {
+  if (narrow(a | b)) {
+    u64 total;
+    const u64 both = warp_scan<u64>(a << 32 | b, total);
+    a = both >> 32, b = (uint32_t)both;
+    total_a = total >> 32, total_b = (uint32_t)total;
+  } else {
+    a = warp_scan_wide(a, total_a);
+    b = warp_scan_wide(b, total_b);
   }
-  total = __shfl_sync(ALL, sum, 31);
-  return sum - value;
+}
+
+// The sum over a warp; saturates.
+__device__ __forceinline__ u64 warp_sum(u64 value) {
+  return narrow(value) ? __reduce_add_sync(ALL, (uint32_t)value) : warp_sum_wide(value);
+}
+
+__device__ __forceinline__ u64 warp_max(u64 value) {
+  return narrow(value) ? __reduce_max_sync(ALL, (uint32_t)value) : warp_max_wide(value);
 }
 
 }  // namespace exchange

@@ -15,13 +15,9 @@ __device__ __forceinline__ u64 split_index(const ExchangeParams& p, uint32_t des
   return p.form == FORM_ALL_TO_ALL_VDEV_2D_OFFSET ? expert * p.ranks + destination : destination * p.ne + expert;
 }
 
-// The destination of the `step`-th group of columns.
-__device__ __forceinline__ uint32_t destination(const ExchangeParams& p, uint32_t step) {
-  return (p.rank + 1 + step) % p.ranks;
-}
-
 // Rows that one expert takes in the output of all_to_all_vdev_2d.
 __device__ __forceinline__ u64 expert_rows(u64 rows, u64 major_align) {
+  if (major_align == 1) return rows == 0 ? 1 : rows;
   const u64 align = at_most(major_align, MAX_ROWS);
   const u64 blocks = (rows + align - 1) / align;
   return (blocks == 0 ? 1 : blocks) * align;
@@ -34,7 +30,7 @@ struct Column {
 
 __device__ __forceinline__ Column column_rows(const ExchangeParams& p, u64 epoch, u64 index) {
   Column c = {0, 0, 0};
-#pragma unroll 4
+#pragma unroll 2
   for (uint32_t q = 0; q < p.ranks; q++) {
     const u64 rows = as_rows(splits_from(p, epoch, q)[index]);
     c.all += rows;
@@ -49,37 +45,59 @@ struct Kept {
   u64 begin, end;
 };
 
-__device__ __forceinline__ void keep(Shared& s, const Kept& kept, u64 column, u64 rows, u64 src, u64 dst) {
-  if (column < kept.begin || column >= kept.end) return;
-  const u64 at = column - kept.begin;
-  s.rows[at] = rows;
-  s.src[at] = src;
-  s.dst[at] = dst;
+// Where one destination's columns are kept, and the addresses that their rows are counted from.
+struct Keeper {
+  Kept kept;
+  u64 input, output;
+
+  __device__ __forceinline__ void keep(Shared& s, const ExchangeParams& p, u64 column, u64 rows, u64 src, u64 dst) const {
+    if (column < kept.begin || column >= kept.end) return;
+    const u64 at = column - kept.begin;
+    s.bytes[at] = rows * p.row_bytes;
+    s.src[at] = input + src * p.row_bytes;
+    s.dst[at] = output + dst * p.row_bytes;
+  }
+};
+
+// Rows before the first one for destination `d` in an input that is ordered by destination: this lane's part of the sum.
+__device__ __forceinline__ u64 rows_before(const ExchangeParams& p, u64 epoch, uint32_t d) {
+  const long long* mine = splits_from(p, epoch, p.rank);
+  const u64 end = d * p.ne;
+  u64 k = threadIdx.x & 31;
+  // The first is apart, so that it is under way together with what the caller loads next.
+  u64 rows = k < end ? as_rows(mine[k]) : 0;
+#pragma unroll 1
+  for (k += 32; k < end; k += 32) rows += as_rows(mine[k]);
+  return rows;
 }
 
-// One warp works out one destination: keeps its columns that are in the tile, sets `rows_to`, and returns the rows that
+// One warp works out one destination: keeps its columns that are in the tile, sets `bytes_to`, and returns the rows that
 // its output must have (the end of the last row that anybody writes there).
-__device__ __forceinline__ u64 place_destination(Shared& s, const ExchangeParams& p, u64 epoch, uint32_t step,
-                                                 const Kept& kept) {
+__device__ __forceinline__ u64 place_destination(Shared& s, const ExchangeParams& p, u64 epoch, uint32_t step, const Kept& kept) {
   const int lane = threadIdx.x & 31;
   const uint32_t d = destination(p, step);
+  const Keeper keeper = {kept, p.input, out_buffer(p, d) + header_from(p, epoch, d)->out_offset};
   u64 needed = 0, sent = 0;
 
   if (p.form == FORM_ALL_GATHER || p.form == FORM_ALL_TO_ALL) {
     const u64 block = p.form == FORM_ALL_GATHER ? p.in_rows : p.in_rows / p.ranks;
-    if (lane == 0) keep(s, kept, step, block, 0, p.rank * block);
+    if (lane == 0) keeper.keep(s, p, step, block, p.form == FORM_ALL_GATHER ? 0 : d * block, p.rank * block);
     sent = block;
     needed = p.ranks * block;
   } else if (p.form == FORM_ALL_TO_ALL_VDEV_2D) {
     u64 start = 0;
+    u64 base = rows_before(p, epoch, d);
+    bool summed = false;
+#pragma unroll 1
     for (u64 from = 0; from < p.ne; from += 32) {
       const u64 expert = from + lane;
       const bool real = expert < p.ne;
       const Column c = real ? column_rows(p, epoch, split_index(p, d, expert)) : Column{0, 0, 0};
-      u64 batch, batch_sent;
-      const u64 at = start + warp_scan(real ? expert_rows(c.all, p.major_align) : 0, batch);
-      const u64 src = sent + warp_scan(c.mine, batch_sent);
-      if (real) keep(s, kept, step * p.ne + expert, c.mine, src, at + c.before);
+      if (!summed) base = warp_sum(base), summed = true;
+      u64 at = real ? expert_rows(c.all, p.major_align) : 0, src = c.mine, batch, batch_sent;
+      warp_scan_two(at, src, batch, batch_sent);
+      at += start;
+      if (real) keeper.keep(s, p, step * p.ne + expert, c.mine, base + sent + src, at + c.before);
       const u64 end = warp_max(c.all > 0 ? at + c.all : 0);
       needed = end > needed ? end : needed;
       start += batch;
@@ -88,6 +106,7 @@ __device__ __forceinline__ u64 place_destination(Shared& s, const ExchangeParams
   } else {
     // Dense: first all rows of lower ranks, then mine by expert.
     u64 before = 0;
+#pragma unroll 1
     for (u64 from = 0; from < p.ne; from += 32) {
       const u64 expert = from + lane;
       const Column c = expert < p.ne ? column_rows(p, epoch, split_index(p, d, expert)) : Column{0, 0, 0};
@@ -96,38 +115,29 @@ __device__ __forceinline__ u64 place_destination(Shared& s, const ExchangeParams
     }
     const bool offsets = p.form == FORM_ALL_TO_ALL_VDEV_2D_OFFSET;
     const long long* starts = (const long long*)(p.local + sizeof(ContextLocal));
+    const u64 base = offsets ? 0 : warp_sum(rows_before(p, epoch, d));
+#pragma unroll 1
     for (u64 from = 0; from < p.ne; from += 32) {
       const u64 expert = from + lane;
       const bool real = expert < p.ne;
       const u64 index = real ? split_index(p, d, expert) : 0;
       const u64 mine = real ? as_rows(splits_from(p, epoch, p.rank)[index]) : 0;
       u64 batch;
-      const u64 prefix = sent + warp_scan(mine, batch);
-      if (real) keep(s, kept, step * p.ne + expert, mine, offsets ? (u64)starts[index] : prefix, before + prefix);
+      const u64 prefix = sent + warp_scan<u64>(mine, batch);
+      if (real) keeper.keep(s, p, step * p.ne + expert, mine, offsets ? (u64)starts[index] : base + prefix, before + prefix);
       sent += batch;
     }
   }
-  if (lane == 0) s.rows_to[d] = sent;
+  if (lane == 0) s.bytes_to[step] = sent * p.row_bytes;
   return needed;
 }
 
 // Keeps the columns of a tile again; only the destinations that reach into it are worked out. The whole block.
-__device__ __forceinline__ void place_tile(Shared& s, const ExchangeParams& p, u64 epoch, const Kept& kept) {
+__device__ __noinline__ void place_tile(Shared& s, const ExchangeParams& p, u64 epoch, const Kept& kept) {
   __syncthreads();
-  for (uint32_t step = threadIdx.x / 32; step < p.ranks; step += WARPS) {
+#pragma unroll 1
+  for (uint32_t step = threadIdx.x / 32; step < p.ranks; step += blockDim.x / 32) {
     if ((step + 1) * p.ne > kept.begin && step * p.ne < kept.end) place_destination(s, p, epoch, step, kept);
-  }
-  __syncthreads();
-}
-
-// Where the rows for each destination begin in an input that is ordered by destination. The whole block.
-__device__ __forceinline__ void place_sources(Shared& s, const ExchangeParams& p) {
-  for (uint32_t d = threadIdx.x; d < p.ranks; d += THREADS) {
-    u64 base = 0;
-    if (p.form == FORM_ALL_TO_ALL || p.form == FORM_ALL_TO_ALL_VDEV || p.form == FORM_ALL_TO_ALL_VDEV_2D) {
-      for (uint32_t q = 0; q < d; q++) base += s.rows_to[q];
-    }
-    s.src_base[d] = base;
   }
   __syncthreads();
 }

@@ -26,61 +26,101 @@ __device__ __forceinline__ Role role_of(const ExchangeParams& p, uint32_t share,
 
 // The columns of the tile that begins at `begin`.
 __device__ __forceinline__ Kept tile(const Role& role, u64 begin) {
-  return {begin, begin + TILE < role.end ? begin + TILE : role.end};
+  return {begin, begin + blockDim.x < role.end ? begin + blockDim.x : role.end};
 }
 
-// Pushes this share's part of the columns; those of the first tile are in `s`. The whole block.
-__device__ __forceinline__ void push(Shared& s, const ExchangeParams& p, u64 epoch, const Role& role) {
-  // Pieces are as large as all rows of the role together allow, not as rows are: a row may be two bytes or a megabyte.
-  u64 rows = 0;
-  for (u64 step = role.begin / p.ne; step < role.end / p.ne; step++) rows += s.rows_to[destination(p, (uint32_t)step)];
-  const u64 warps = (u64)role.shares * WARPS;
-  const u64 warp = (u64)role.index * WARPS + threadIdx.x / 32;
-  const u64 piece = piece_bytes(rows * p.row_bytes, warps);
+__device__ __forceinline__ void push_piece(const Shared& s, uint32_t column, u64 offset, u64 piece) {
+  const u64 left = s.bytes[column] - offset;
+  warp_copy<Source::Constant>(s.dst[column] + offset, s.src[column] + offset, (uint32_t)(left < piece ? left : piece));
+}
 
+// Whether a warp that has more pieces pushes on: not once the team has failed or a member has given up this epoch. The
+// words are this GPU's own, and other warps' pieces are on their way meanwhile.
+__device__ __noinline__ bool pushes_on(Shared& s, const ExchangeParams& p, u64 epoch) {
+  bool stop = load_relaxed_gpu_u64(&status_of(p).device->code) != STATUS_OK;
+  for (uint32_t r = threadIdx.x & 31; r < p.ranks; r += 32) {
+    const u64 at = load_relaxed_sys_u64((const void*)(p.mine + p.aborted + 16 * r));
+    stop |= at != 0 && at <= epoch;
+  }
+  stop = __any_sync(ALL, stop);
+  if (stop) s.fine = false;
+  return !stop;
+}
+
+// At most one column a lane: every warp finds its pieces by itself.
+__device__ __forceinline__ void push_few(Shared& s, const ExchangeParams& p, u64 epoch, uint32_t columns, u64 piece, u64 warp, u64 warps) {
+  const uint32_t lane = threadIdx.x & 31;
+  // Pieces have 512 bytes or more: their number fits 32 bits for anything that fits a GPU.
+  const uint32_t own = lane < columns ? (uint32_t)((s.bytes[lane] + piece - 1) / piece) : 0;
+  uint32_t total;
+  const uint32_t before = warp_scan<uint32_t>(own, total);
+#pragma unroll 1
+  for (u64 at = warp; at < total; at += warps) {
+    // The last column that begins at or before this piece; columns without pieces begin where the next one does.
+    const uint32_t column = 31 - __clz(__ballot_sync(ALL, lane < columns && before <= at));
+    push_piece(s, column, (at - (u64)__shfl_sync(ALL, before, column)) * piece, piece);
+    if (at + warps < total && !pushes_on(s, p, epoch)) break;
+  }
+}
+
+// Any number of columns. The whole block.
+__device__ __noinline__ void push_many(Shared& s, const ExchangeParams& p, u64 epoch, const Role& role, u64 piece, u64 warp, u64 warps) {
   u64 earlier = 0;  // pieces of the tiles before
-  for (u64 begin = role.begin; begin < role.end; begin += TILE) {
+  for (u64 begin = role.begin; begin < role.end; begin += blockDim.x) {
     const Kept kept = tile(role, begin);
     const uint32_t columns = (uint32_t)(kept.end - kept.begin);
     if (begin != role.begin) place_tile(s, p, epoch, kept);
-    const u64 own = threadIdx.x < columns ? (s.rows[threadIdx.x] * p.row_bytes + piece - 1) / piece : 0;
-    const u64 before = block_scan(s, own);
-    s.pieces[threadIdx.x] = before;
+    u64 total;
+    s.pieces[threadIdx.x] = WholeBlock().scan(s, threadIdx.x < columns ? (s.bytes[threadIdx.x] + piece - 1) / piece : 0, total);
     __syncthreads();
-    const u64 total = s.total;
 
     for (u64 at = (warp + warps - earlier % warps) % warps; at < total; at += warps) {
-      // The last column that begins at or before this piece; columns without pieces begin where the next one does.
       uint32_t low = 0, high = columns;
       while (high - low > 1) {
         const uint32_t middle = (low + high) / 2;
         if (s.pieces[middle] <= at) low = middle; else high = middle;
       }
-      const uint32_t d = destination(p, (uint32_t)((kept.begin + low) / p.ne));
-      const u64 offset = (at - s.pieces[low]) * piece;
-      const u64 left = s.rows[low] * p.row_bytes - offset;
-      warp_copy<Source::Constant>(s.out_base[d] + s.dst[low] * p.row_bytes + offset,
-                                  p.input + (s.src_base[d] + s.src[low]) * p.row_bytes + offset, (uint32_t)(left < piece ? left : piece));
+      push_piece(s, low, (at - s.pieces[low]) * piece, piece);
+      if (at + warps < total && !pushes_on(s, p, epoch)) break;
     }
     earlier += total;
     __syncthreads();  // before the next tile's columns replace these
   }
 }
 
-// Writes out_splits_offsets from what all members published. The whole block.
-__device__ __forceinline__ void write_result(Shared& s, const ExchangeParams& p, u64 epoch) {
+// Pushes this share's part of the columns; those of the first tile are in `s`. The whole block.
+__device__ __forceinline__ void push(Shared& s, const ExchangeParams& p, u64 epoch, const Role& role) {
+  // Pieces are as large as all rows of the role together allow, not as rows are: a row may be two bytes or a megabyte.
+  u64 bytes = 0;
+  // One share alone, or the first ones: all steps, or all but the last, which is this PE.
+  const uint32_t first = role.begin == 0 ? 0 : p.ranks - 1, end = role.end == p.ranks * p.ne ? p.ranks : p.ranks - 1;
+#pragma unroll 1
+  for (uint32_t step = first; step < end; step++) bytes += s.bytes_to[step];
+  const uint32_t per_block = blockDim.x / 32;
+  const u64 warps = (u64)role.shares * per_block;
+  const u64 warp = (u64)role.index * per_block + threadIdx.x / 32;
+  const u64 piece = piece_bytes(bytes, warps);
+  const u64 columns = role.end - role.begin;
+  if (columns <= 32) push_few(s, p, epoch, (uint32_t)columns, piece, warp, warps);
+  else push_many(s, p, epoch, role, piece, warp, warps);
+}
+
+// Writes out_splits_offsets from what all members published. A warp, or the block.
+template <typename Group>
+__device__ __forceinline__ void write_result(const Group& g, Shared& s, const ExchangeParams& p, u64 epoch) {
   long long* counts = (long long*)p.out_splits;
-  if (counts == nullptr || p.n_splits == 0) return;
   long long* starts = counts + p.n_splits;
+  u64 base = 0, batch;
   if (p.form == FORM_ALL_TO_ALL_VDEV_2D) {
-    u64 base = 0;
-    for (u64 from = 0; from < p.ne; from += THREADS) {
-      const u64 expert = from + threadIdx.x;
+#pragma unroll 1
+    for (u64 from = 0; from < p.ne; from += g.size()) {
+      const u64 expert = from + g.index();
       const bool real = expert < p.ne;
       const u64 index = split_index(p, p.rank, real ? expert : 0);
       const Column c = real ? column_rows(p, epoch, index) : Column{0, 0, 0};
-      u64 at = base + block_scan(s, real ? expert_rows(c.all, p.major_align) : 0);
-      base += s.total;
+      u64 at = base + g.scan(s, real ? expert_rows(c.all, p.major_align) : 0, batch);
+      base += batch;
+#pragma unroll 2
       for (uint32_t q = 0; real && q < p.ranks; q++) {
         const u64 rows = as_rows(splits_from(p, epoch, q)[index]);
         counts[expert * p.ranks + q] = (long long)rows;
@@ -89,20 +129,24 @@ __device__ __forceinline__ void write_result(Shared& s, const ExchangeParams& p,
       }
     }
   } else {
-    u64 base = 0;
     const u64 n = p.ranks * p.ne;
-    for (u64 from = 0; from < n; from += THREADS) {
-      const u64 k = from + threadIdx.x;
+#pragma unroll 1
+    for (u64 from = 0; from < n; from += g.size()) {
+      const u64 k = from + g.index();
       const bool real = k < n;
       const u64 rows = real ? as_rows(splits_from(p, epoch, (uint32_t)(k / p.ne))[split_index(p, p.rank, k % p.ne)]) : 0;
-      const u64 at = base + block_scan(s, rows);
-      base += s.total;
+      const u64 at = base + g.scan(s, rows, batch);
+      base += batch;
       if (real) {
         counts[k] = (long long)rows;
         starts[k] = (long long)at;
       }
     }
   }
+}
+
+__device__ __noinline__ void write_result_many(Shared& s, const ExchangeParams& p, u64 epoch) {
+  write_result(WholeBlock(), s, p, epoch);
 }
 
 }  // namespace exchange

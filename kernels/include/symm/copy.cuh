@@ -34,18 +34,9 @@ __device__ __forceinline__ V load_vector(const V* at) {
   }
 }
 
-// In the order written: all loads of a round before its stores.
 template <Source S>
 __device__ __forceinline__ int4 load_vector(const int4* at) {
-  int4 v;
-  if constexpr (S == Source::Constant) {
-    asm volatile("ld.global.nc.L1::no_allocate.v4.s32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(at));
-  } else {
-    asm volatile("ld.global.v4.s32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at));
-  }
-  return v;
+  return S == Source::Constant ? load_constant_16(at) : load_16(at);
 }
 
 template <typename V>
@@ -53,9 +44,7 @@ __device__ __forceinline__ void store_vector(V* at, V v) {
   *at = v;
 }
 
-__device__ __forceinline__ void store_vector(int4* at, int4 v) {
-  asm volatile("st.global.v4.s32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
-}
+__device__ __forceinline__ void store_vector(int4* at, int4 v) { store_16(at, v); }
 
 // N vectors of every lane, 32 apart.
 template <Source S, int N, typename V>

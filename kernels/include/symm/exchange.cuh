@@ -27,6 +27,24 @@ static_assert(sizeof(Header) == 128, "the host has this layout");
 
 constexpr int HEADER_WORDS = sizeof(Header) / 8;
 
+// Its words, in order.
+enum Word : uint32_t {
+  WORD_EPOCH,
+  WORD_FORM,
+  WORD_DTYPE,
+  WORD_ROW_BYTES,
+  WORD_NE,
+  WORD_MAJOR_ALIGN,
+  WORD_INVALID,
+  WORD_INVALID_A,
+  WORD_INVALID_B,
+  WORD_OUT_ID,
+  WORD_OUT_OFFSET,
+  WORD_OUT_ROWS,
+  WORD_IN_ROWS,
+  WORD_N_SPLITS,
+};
+
 // symm_core::backend::Form
 enum Form : uint32_t {
   FORM_BARRIER = 16,

@@ -78,6 +78,12 @@ __device__ __forceinline__ uint32_t fetch_add_acq_rel_gpu_u32(void* at, uint32_t
   return old;
 }
 
+__device__ __forceinline__ u64 fetch_add_acq_rel_gpu_u64(void* at, u64 v) {
+  u64 old;
+  asm volatile("atom.add.acq_rel.gpu.global.u64 %0, [%1], %2;" : "=l"(old) : "l"(at), "l"(v) : "memory");
+  return old;
+}
+
 __device__ __forceinline__ void or_relaxed_gpu_u32(void* at, uint32_t v) {
   asm volatile("red.or.relaxed.gpu.global.b32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
 }
@@ -121,6 +127,42 @@ __device__ __forceinline__ uint32_t cas_acq_rel_sys_u32(void* at, uint32_t expec
 __device__ __forceinline__ void fence_acq_rel_sys() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
 __device__ __forceinline__ void fence_acq_rel_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+
+// 16 bytes at once, in the order written: a copy's loads stay before its stores. `constant`: nobody writes them while the
+// kernel runs, and no copy of them is kept near.
+__device__ __forceinline__ int4 load_constant_16(const int4* at) {
+  int4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.s32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(at));
+  return v;
+}
+
+__device__ __forceinline__ int4 load_16(const int4* at) {
+  int4 v;
+  asm volatile("ld.global.v4.s32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at));
+  return v;
+}
+
+__device__ __forceinline__ void store_16(int4* at, int4 v) {
+  asm volatile("st.global.v4.s32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+
+// Waits until the kernels of the stream before this one have ended, where the launch let this one start early.
+__device__ __forceinline__ void wait_for_stream() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Lets the next kernel of the stream start, once every block has called this or ended, and wait there for this one's end.
+// It takes room on the GPU meanwhile, so launches that ask to start early are small (Launch::starts_early in the host's
+// geometry.rs).
+__device__ __forceinline__ void let_stream_go_on() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 
 // Nanoseconds of a clock that all multiprocessors of the GPU share.
 __device__ __forceinline__ u64 now_ns() {

@@ -9,10 +9,9 @@ namespace symm {
 // Counters of one launch at a time, in device memory: a stream owns one, and each captured graph one of its own. All
 // zero between launches; the last block of a launch puts them back to zero.
 struct LaunchRecord {
-  uint32_t tickets;   // blocks' tickets handed out
-  uint32_t finished;  // shares of the work that ended
-  uint32_t failed;    // bit set of reasons
+  uint32_t tickets;  // blocks' tickets handed out
   uint32_t reserved;
+  uint64_t finished;  // blocks that ended, and above them how many failed for each reason
   uint64_t epoch;     // of the collective; 0 until ticket 0 knows it
   uint64_t padding[5];
 };
@@ -57,8 +56,12 @@ struct PadSignalParams {
   uint32_t to;    // value stored
 };
 
+// Members whose addresses travel with the parameters, which saves reading them from a table first.
+constexpr int NEAR_RANKS = 8;
+
 struct BarrierParams {
   StatusParams status;
+  uint64_t near_pads[NEAR_RANKS];
   uint64_t pads;     // u64[ranks]: addresses of the members' pads
   uint64_t members;  // u64[ranks]: PE numbers
   uint64_t words;    // offset of the channel's words in a pad
@@ -70,6 +73,8 @@ struct BarrierParams {
 
 struct ExchangeParams {
   StatusParams status;
+  uint64_t near_regions[NEAR_RANKS];
+  uint64_t near_buffers[NEAR_RANKS];
   uint64_t record;   // LaunchRecord
   uint64_t regions;  // u64[ranks]: addresses of the members' copies of the context
   uint64_t members;  // u64[ranks]: PE numbers
@@ -80,22 +85,27 @@ struct ExchangeParams {
   uint64_t aborted;
   uint64_t slots;
   uint64_t slot_bytes;
+  // The words of the header that is published, in its order; the kernel fills in the zeros.
+  uint64_t epoch;  // 0
   uint64_t form;
   uint64_t dtype;
   uint64_t row_bytes;
   uint64_t ne;
   uint64_t major_align;
-  uint64_t invalid;  // 0, or the fault code to take part with
-  uint64_t input;
-  uint64_t in_rows;
-  uint64_t out_buffers;  // u64[ranks]: addresses of the members' data areas; 0 where there is no output
-  uint64_t out_bytes;    // bytes of each data area
+  uint64_t invalid;    // 0, or the fault code to take part with
+  uint64_t invalid_a;  // 0
+  uint64_t invalid_b;  // 0
   uint64_t out_id;
   uint64_t out_offset;
   uint64_t out_rows;
+  uint64_t in_rows;
+  uint64_t n_splits;     // splits that this PE publishes
+  uint64_t header_end[2];  // 0
+  uint64_t input;
+  uint64_t out_buffers;  // u64[ranks]: addresses of the members' data areas; 0 where there is no output
+  uint64_t out_bytes;    // bytes of each data area
   uint64_t in_splits;
   uint64_t out_splits;
-  uint64_t n_splits;
   uint64_t limit_ns;
   uint32_t ranks;
   uint32_t rank;

@@ -1,0 +1,246 @@
+// The exchange kernel on host threads against an oracle: random calls with one damaged PE now and then, then the failures.
+//
+// usage: main ITERATIONS SEED
+#include "world.h"
+
+#include <random>
+
+static std::mt19937_64 random_words;
+static u64 below(u64 n) { return random_words() % n; }
+
+enum Damage { NONE, NEGATIVE, INPUT, OUTPUT };
+
+// One call of every PE, with what it must leave.
+struct Call {
+  World& world;
+  u64 form, ne, align, row, n;
+  Damage damage = NONE;
+  unsigned at = 0;  // the damaged PE
+  std::vector<ExchangeParams> params;
+  std::vector<unsigned> blocks;
+  u64 equal_rows = 0;
+
+  explicit Call(World& w) : world(w), params(w.ranks), blocks(w.ranks) {
+    const u64 forms[] = {16, 17, 18, 19, 20, 20, 20, 21, 21};
+    form = forms[below(9)];
+    const bool experts = form >= 20;
+    ne = !experts ? 1 : below(6) == 0 ? 100 : 1 + below(40);
+    align = form == 20 ? 1 + below(9) : 1;
+    row = 1 + below(37);
+    n = form >= 19 ? w.ranks * ne : 0;
+    equal_rows = below(50) * w.ranks;
+    if (form >= 19 && below(5) == 0) damage = (Damage)(1 + below(3));
+    at = (unsigned)below(w.ranks);
+    const u64 most = 1 + below(12);
+    for (unsigned r = 0; r < w.ranks; r++) prepare(r, most);
+    if (damage == NEGATIVE) w.pe[at].splits[n / 2] = -3;
+    if (damage == INPUT) params[at].in_rows = 0;
+    if (damage == OUTPUT) params[at].out_rows = 0;
+  }
+
+  void prepare(unsigned r, u64 most) {
+    Pe& q = world.pe[r];
+    q.splits.assign(2 * n + 1, 0);
+    q.result.assign(2 * n + 1, -1);
+    u64 rows = 0;
+    for (u64 i = 0; i < n; i++) {
+      q.splits[i] = below(3) == 0 ? 0 : (long long)below(most);
+      if (form == 21) rows += below(3), q.splits[n + i] = (long long)rows;
+      rows += q.splits[i];
+    }
+    if (form < 19) rows = form == 16 ? 0 : equal_rows;
+    q.in.resize(rows * row + 64);
+    for (unsigned char& x : q.in) x = (unsigned char)random_words();
+    std::fill(q.out.begin(), q.out.end(), POISON);
+    ExchangeParams p = world.params(r);
+    p.form = form, p.row_bytes = row, p.ne = ne, p.major_align = align;
+    p.input = (u64)q.in.data() + below(5);
+    p.in_rows = rows;
+    p.out_offset = (r * 3) % 11;
+    p.out_rows = (q.out.size() - 16) / row;
+    p.in_splits = (u64)q.splits.data();
+    p.out_splits = form >= 19 ? (u64)q.result.data() : 0;
+    p.n_splits = n;
+    blocks[r] = form == 16 ? 1 : 1 + (unsigned)below(4);
+    p.remote_blocks = world.ranks > 1 && blocks[r] > 1 ? 1 + (uint32_t)below(blocks[r] - 1) : 0;
+    params[r] = p;
+  }
+
+  // Where PE `d` gets what: (source, rows, first row in the source's input, row in the output, column of the result).
+  template <typename Visit>
+  void pieces(unsigned d, Visit visit) const {
+    const auto& pe = world.pe;
+    const auto before = [&](unsigned s, u64 i) {
+      u64 sum = 0;
+      for (u64 j = 0; j < i; j++) sum += pe[s].splits[j];
+      return sum;
+    };
+    u64 at = 0;
+    const auto piece = [&](unsigned s, u64 rows, u64 from, u64 column) {
+      visit(s, rows, from, at, column);
+      at += rows;
+    };
+    for (unsigned s = 0; s < world.ranks && form == 17; s++) piece(s, equal_rows, 0, 0);
+    for (unsigned s = 0; s < world.ranks && form == 18; s++) piece(s, equal_rows / world.ranks, d * (equal_rows / world.ranks), 0);
+    for (unsigned s = 0; s < world.ranks && form == 19; s++) piece(s, pe[s].splits[d], before(s, d), s);
+    for (u64 e = 0; e < ne && form == 20; e++) {
+      const u64 start = at;
+      for (unsigned s = 0; s < world.ranks; s++) piece(s, pe[s].splits[d * ne + e], before(s, d * ne + e), e * world.ranks + s);
+      if (at == start) at += align;
+      while (at % align != 0) at++;
+    }
+    for (unsigned s = 0; s < world.ranks && form == 21; s++)
+      for (u64 e = 0; e < ne; e++)
+        piece(s, pe[s].splits[e * world.ranks + d], pe[s].splits[n + e * world.ranks + d], s * ne + e);
+  }
+
+  // Runs the call and compares. Returns whether the team is fit for another one.
+  bool check() {
+    Launches launches;
+    for (unsigned r = 0; r < world.ranks; r++) launches.add(params[r], blocks[r]);
+    launches.join();
+
+    bool bad = damage == NEGATIVE;
+    std::vector<std::vector<unsigned char>> outs(world.ranks);
+    std::vector<std::vector<long long>> results(world.ranks, std::vector<long long>(2 * n + 1, -1));
+    for (unsigned d = 0; d < world.ranks && !bad; d++) {
+      outs[d].assign(world.pe[d].out.size(), POISON);
+      u64 sent = 0;
+      for (u64 i = 0; i < n; i++) sent += world.pe[d].splits[i];
+      if (damage == INPUT && d == at && sent > 0) bad = true;
+      pieces(d, [&](unsigned s, u64 rows, u64 from, u64 to, u64 column) {
+        if (form >= 19) results[d][column] = (long long)rows, results[d][n + column] = (long long)to;
+        if (rows > 0 && to + rows > params[d].out_rows) bad = true;
+        else memcpy(outs[d].data() + params[d].out_offset + to * row, (unsigned char*)params[s].input + from * row, rows * row);
+      });
+    }
+    char what[160];
+    for (unsigned r = 0; r < world.ranks; r++) {
+      Pe& q = world.pe[r];
+      snprintf(what, sizeof what, "form %llu, PE %u of %u, ne %llu, align %llu, row %llu, blocks %u, remote %u, damage %d", form, r,
+               world.ranks, ne, align, row, blocks[r], params[r].remote_blocks, damage);
+      EXPECT((q.device.code != 0) == bad, "%s: status %llu", what, q.device.code);
+      if (bad) {
+        EXPECT(q.host.code == STATUS_PEER_INVALID && q.host.pe == FIRST_PE + at, "%s: code %llu, PE %llu", what, q.host.code, q.host.pe);
+        EXPECT(q.out == std::vector<unsigned char>(q.out.size(), POISON), "%s: written", what);
+        EXPECT(std::vector<long long>(q.result.begin(), q.result.begin() + n) == std::vector<long long>(n, 0), "%s", what);
+      } else {
+        EXPECT(q.out == outs[r], "%s: data", what);
+        EXPECT(form < 19 || q.result == results[r], "%s: result", what);
+      }
+      const LaunchRecord zero{};
+      EXPECT(memcmp(&zero, &q.record, sizeof zero) == 0, "%s: record %u %llx", what, q.record.tickets, (u64)q.record.finished);
+      EXPECT(q.context[0] == q.context[1], "%s: ticket %llu, completed %llu", what, q.context[0], q.context[1]);
+    }
+    return !bad;
+  }
+};
+
+// A call that every failure below is made of: two experts a rank, three rows for each.
+static ExchangeParams plain(World& w, unsigned r) {
+  Pe& q = w.pe[r];
+  const u64 n = 2 * w.ranks, row = 64;
+  q.splits.assign(n, 3);
+  q.result.assign(2 * n, -1);
+  q.in.assign(3 * n * row, (unsigned char)(r + 1));
+  ExchangeParams p = w.params(r);
+  p.form = FORM_ALL_TO_ALL_VDEV_2D, p.row_bytes = row, p.ne = 2;
+  p.input = (u64)q.in.data(), p.in_rows = 3 * n, p.out_rows = 1024;
+  p.in_splits = (u64)q.splits.data(), p.out_splits = (u64)q.result.data(), p.n_splits = n;
+  p.remote_blocks = 1;
+  return p;
+}
+
+static void late_pe() {
+  World w(3, 64, 1 << 16);
+  Launches launches;
+  for (unsigned r = 0; r < 2; r++) {
+    ExchangeParams p = plain(w, r);
+    p.limit_ns = 300000000;
+    launches.add(p, 3);
+  }
+  launches.join();
+  for (unsigned r = 0; r < 2; r++) {
+    const StatusRecord& s = w.pe[r].host;
+    EXPECT(s.code == STATUS_TIMEOUT && s.phase == PHASE_ARRIVAL && s.pe == FIRST_PE + 2 && s.late == 4 && s.expected == 1,
+           "PE %u: code %llu phase %llu PE %llu late %llx expected %llu", r, s.code, s.phase, s.pe, s.late, s.expected);
+    EXPECT(s.waited_ns >= 300000000, "waited %llu ns", s.waited_ns);
+    EXPECT(w.pe[r].result[0] == 0, "PE %u: row 0 has %lld", r, w.pe[r].result[0]);
+  }
+  // Whoever comes late learns that the others gave up, and whom they blame.
+  const u64 began = now_ns();
+  launches.add(plain(w, 2), 3);
+  launches.join();
+  const StatusRecord& s = w.pe[2].host;
+  EXPECT(s.code == STATUS_TIMEOUT && s.pe == FIRST_PE + 2 && s.late == 4, "code %llu PE %llu late %llx", s.code, s.pe, s.late);
+  EXPECT(now_ns() - began < 20000000000ull, "the late PE waited until its deadline");
+  // The next call does nothing, and ends.
+  ExchangeParams next = plain(w, 0);
+  launches.add(next, 3);
+  launches.join();
+  EXPECT(w.pe[0].result[0] == 0 && w.pe[0].context[0] == w.pe[0].context[1], "row 0 has %lld", w.pe[0].result[0]);
+  EXPECT(w.pe[0].out == std::vector<unsigned char>(1 << 16, POISON), "written after a failure");
+}
+
+static void two_launches_of_one_context() {
+  World w(2, 64, 1 << 16);
+  LaunchRecord second[2]{};
+  for (u64 round = 1; round <= 6; round++) {
+    Launches launches;
+    for (unsigned r = 0; r < 2; r++) {
+      ExchangeParams p = plain(w, r);
+      launches.add(p, 2);
+      p.record = (u64)&second[r];
+      launches.add(p, 2);
+    }
+    launches.join();
+    for (unsigned r = 0; r < 2; r++) {
+      const Pe& q = w.pe[r];
+      EXPECT(q.device.code == 0 && q.context[0] == 2 * round && q.context[1] == 2 * round && q.result[0] == 3 && q.out[3 * 64] == 2,
+             "round %llu, PE %u: code %llu, ticket %llu, completed %llu", round, r, q.device.code, q.context[0], q.context[1]);
+    }
+  }
+}
+
+static void expect_invalid(World& w, const char* what, u64 fault, unsigned pe) {
+  for (unsigned r = 0; r < w.ranks; r++) {
+    const StatusRecord& s = w.pe[r].host;
+    EXPECT(s.code == STATUS_PEER_INVALID && s.phase == fault && s.pe == FIRST_PE + pe, "%s: PE %u: code %llu fault %llu PE %llu", what, r,
+           s.code, s.phase, s.pe);
+  }
+}
+
+static void refused_arguments_and_another_operation() {
+  Launches launches;
+  World refused(2, 64, 1 << 16);
+  launches.add(plain(refused, 0), 2);
+  ExchangeParams p = refused.params(1);
+  p.form = FORM_ALL_TO_ALL_VDEV_2D, p.row_bytes = 64;
+  p.invalid = FAULT_ARGUMENT;
+  launches.add(p, 1);
+  launches.join();
+  expect_invalid(refused, "refused arguments", FAULT_ARGUMENT, 1);
+
+  World other(2, 64, 1 << 16);
+  launches.add(plain(other, 0), 2);
+  p = plain(other, 1);
+  p.form = FORM_ALL_TO_ALL_VDEV, p.ne = 1, p.n_splits = 2;
+  launches.add(p, 2);
+  launches.join();
+  expect_invalid(other, "another operation", FAULT_OPERATION, 1);
+}
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  random_words.seed((u64)atoll(argv[2]));
+  for (int i = 0; i < atoi(argv[1]); i++) {
+    World world(1 + (unsigned)below(4), 1024, 1 << 18);
+    for (int call = 0; call < 4; call++)
+      if (!Call(world).check()) break;
+  }
+  late_pe();
+  two_launches_of_one_context();
+  refused_arguments_and_another_operation();
+  printf("%d failures\n", failures);
+  return failures != 0;
+}

@@ -1,0 +1,71 @@
+// The operations of include/symm/memory.cuh with the host's atomics. It is found before that file.
+#pragma once
+
+#include "shim.h"
+
+namespace symm {
+
+typedef unsigned long long u64;
+
+// Threads outnumber cores, so whoever waits must let the others run.
+template <typename T>
+inline T emulated_load(const void* at, int order) {
+  sched_yield();
+  const T value = order == __ATOMIC_ACQUIRE ? __atomic_load_n((const T*)at, __ATOMIC_ACQUIRE) : __atomic_load_n((const T*)at, __ATOMIC_RELAXED);
+  return value;
+}
+
+inline u64 load_acquire_sys_u64(const void* at) { return emulated_load<u64>(at, __ATOMIC_ACQUIRE); }
+inline u64 load_acquire_gpu_u64(const void* at) { return emulated_load<u64>(at, __ATOMIC_ACQUIRE); }
+inline u64 load_relaxed_sys_u64(const void* at) { return emulated_load<u64>(at, __ATOMIC_RELAXED); }
+inline u64 load_relaxed_gpu_u64(const void* at) { return emulated_load<u64>(at, __ATOMIC_RELAXED); }
+inline uint32_t load_relaxed_gpu_u32(const void* at) { return emulated_load<uint32_t>(at, __ATOMIC_RELAXED); }
+
+inline void store_release_sys_u64(void* at, u64 v) { __atomic_store_n((u64*)at, v, __ATOMIC_RELEASE); }
+inline void store_release_gpu_u64(void* at, u64 v) { __atomic_store_n((u64*)at, v, __ATOMIC_RELEASE); }
+inline void store_relaxed_sys_u64(void* at, u64 v) { __atomic_store_n((u64*)at, v, __ATOMIC_RELAXED); }
+inline void store_relaxed_gpu_u64(void* at, u64 v) { __atomic_store_n((u64*)at, v, __ATOMIC_RELAXED); }
+inline void store_relaxed_gpu_u32(void* at, uint32_t v) { __atomic_store_n((uint32_t*)at, v, __ATOMIC_RELAXED); }
+
+// By hand: GCC 12 makes `x += __atomic_fetch_add(at, x, order)` return twice the old value.
+template <typename T>
+inline T emulated_add(void* at, T v) {
+  T old = __atomic_load_n((T*)at, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n((T*)at, &old, (T)(old + v), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+  }
+  return old;
+}
+
+inline u64 fetch_add_relaxed_gpu_u64(void* at, u64 v) { return emulated_add<u64>(at, v); }
+inline uint32_t fetch_add_relaxed_gpu_u32(void* at, uint32_t v) { return emulated_add<uint32_t>(at, v); }
+
+inline void max_release_gpu_u64(void* at, u64 v) {
+  u64 seen = __atomic_load_n((u64*)at, __ATOMIC_RELAXED);
+  while (seen < v && !__atomic_compare_exchange_n((u64*)at, &seen, v, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+  }
+}
+
+inline u64 cas_acq_rel_gpu_u64(void* at, u64 expected, u64 desired) {
+  __atomic_compare_exchange_n((u64*)at, &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+  return expected;
+}
+
+inline u64 cas_acq_rel_sys_u64(void* at, u64 expected, u64 desired) { return cas_acq_rel_gpu_u64(at, expected, desired); }
+
+inline void fence_acq_rel_sys() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
+inline void fence_acq_rel_gpu() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
+
+inline int4 load_constant_16(const int4* at) { return *at; }
+inline int4 load_16(const int4* at) { return *at; }
+inline void store_16(int4* at, int4 v) { *at = v; }
+
+inline void wait_for_stream() {}
+inline void let_stream_go_on() {}
+
+inline u64 now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (u64)t.tv_sec * 1000000000ull + (u64)t.tv_nsec;
+}
+
+}  // namespace symm

@@ -1,0 +1,135 @@
+// PEs of one process: their contexts, outputs and status records, and launches of the kernel on host threads.
+#pragma once
+
+#include "exchange_under_test.h"
+
+using namespace symm;
+using namespace symm::exchange;
+
+constexpr unsigned BLOCK_THREADS = 64;
+constexpr unsigned FIRST_PE = 10;
+constexpr unsigned char POISON = 0xEE;
+
+struct Pe {
+  std::vector<u64> context, local, regions, buffers, members;
+  std::vector<unsigned char> out, in;
+  std::vector<long long> splits, result;
+  LaunchRecord record{};
+  StatusRecord device{}, host{};
+};
+
+// Offsets of a context, as symm_core::layout::ContextLayout has them.
+struct Layout {
+  u64 arrival = 128, done, aborted, slots, slot_bytes, bytes;
+
+  Layout(unsigned ranks, u64 max_splits) {
+    const auto up = [](u64 value, u64 to) { return (value + to - 1) / to * to; };
+    done = up(arrival + 8 * ranks, 64);
+    aborted = up(done + 8 * ranks, 64);
+    slots = up(aborted + 16 * ranks, 256);
+    slot_bytes = up(sizeof(Header) + 8 * max_splits, 64);
+    bytes = slots + 2 * ranks * slot_bytes;
+  }
+};
+
+struct World {
+  unsigned ranks;
+  Layout layout;
+  std::vector<Pe> pe;
+
+  World(unsigned ranks, u64 max_splits, size_t out_bytes) : ranks(ranks), layout(ranks, max_splits), pe(ranks) {
+    for (Pe& q : pe) {
+      q.context.assign(layout.bytes / 8, 0);
+      q.local.assign(sizeof(ContextLocal) / 8 + max_splits, 0);
+      q.out.assign(out_bytes, POISON);
+    }
+    for (Pe& q : pe) {
+      for (unsigned r = 0; r < ranks; r++) {
+        q.regions.push_back((u64)pe[r].context.data());
+        q.buffers.push_back((u64)pe[r].out.data());
+        q.members.push_back(FIRST_PE + r);
+      }
+    }
+  }
+
+  // Everything but the splits and the shape of the call.
+  ExchangeParams params(unsigned rank) {
+    Pe& q = pe[rank];
+    ExchangeParams p;
+    memset(&p, 0, sizeof p);
+    p.status = {(u64)&q.device, (u64)&q.host};
+    for (unsigned r = 0; r < ranks && r < NEAR_RANKS; r++) {
+      p.near_regions[r] = q.regions[r];
+      p.near_buffers[r] = q.buffers[r];
+    }
+    p.record = (u64)&q.record;
+    p.regions = (u64)q.regions.data();
+    p.members = (u64)q.members.data();
+    p.out_buffers = (u64)q.buffers.data();
+    p.mine = q.regions[rank];
+    p.local = (u64)q.local.data();
+    p.arrival = layout.arrival;
+    p.done = layout.done;
+    p.aborted = layout.aborted;
+    p.slots = layout.slots;
+    p.slot_bytes = layout.slot_bytes;
+    p.dtype = 3;
+    p.ne = p.major_align = 1;
+    p.out_bytes = q.out.size();
+    p.out_id = 7;
+    p.limit_ns = 60000000000ull;
+    p.ranks = ranks;
+    p.rank = rank;
+    return p;
+  }
+};
+
+// Launches that run at the same time; `join` waits for all of them.
+class Launches {
+ public:
+  void add(const ExchangeParams& p, unsigned blocks) {
+    for (unsigned b = 0; b < blocks; b++) {
+      EmulatedBlock* block = new EmulatedBlock;
+      blocks_.push_back(block);
+      block->meeting.expect(BLOCK_THREADS);
+      block->warps = std::vector<EmulatedWarp>(BLOCK_THREADS / 32);
+      for (EmulatedWarp& warp : block->warps) warp.meeting.expect(32);
+      block->shared = malloc(sizeof(Shared));
+      memset(block->shared, 0xA5, sizeof(Shared));
+      for (unsigned t = 0; t < BLOCK_THREADS; t++) {
+        threads_.emplace_back([=] {
+          current_block = block;
+          threadIdx.x = t, blockIdx.x = b, gridDim.x = blocks, blockDim.x = BLOCK_THREADS;
+          symm_exchange(p);
+          block->meeting.leave();
+        });
+      }
+    }
+  }
+
+  void join() {
+    for (std::thread& t : threads_) t.join();
+    for (EmulatedBlock* block : blocks_) {
+      free(block->shared);
+      delete block;
+    }
+    threads_.clear();
+    blocks_.clear();
+  }
+
+ private:
+  std::vector<std::thread> threads_;
+  std::vector<EmulatedBlock*> blocks_;
+};
+
+inline int failures = 0;
+
+#define EXPECT(condition, ...)                                   \
+  do {                                                           \
+    if (!(condition)) {                                          \
+      failures++;                                                \
+      printf("%s:%d: %s: ", __FILE__, __LINE__, #condition);     \
+      printf(__VA_ARGS__);                                       \
+      printf("\n");                                              \
+    }                                                            \
+  } while (0)
