@@ -218,21 +218,7 @@ macro_rules! exchange {
                 _ => return Err(mixture()),
             },
         };
-        let exchange = Exchange {
-            form: $x.form,
-            dtype: $x.dtype,
-            row_bytes: $x.row_bytes,
-            ne: $x.ne,
-            major_align: $x.major_align,
-            input: $x.input,
-            in_rows: $x.in_rows,
-            output,
-            in_splits: $x.in_splits,
-            out_splits_offsets: $x.out_splits_offsets,
-            invalid: $x.invalid,
-            max_blocks: $x.max_blocks,
-            limit: $x.limit,
-        };
+        let exchange = $x.with_output(output);
         // SAFETY: the caller's promise, passed on.
         unsafe { $b.exchange($stream, $context, &exchange) }
     }};
@@ -432,6 +418,16 @@ unsafe impl Backend for AnyBackend {
     unsafe fn fill(&self, stream: &AnyStream, dst: Addr, value: u8, bytes: usize) -> Result<()> {
         // SAFETY: the caller's promise, passed on.
         on!(self, |b, stream: AnyStream| unsafe { b.fill(stream, dst, value, bytes) })
+    }
+
+    unsafe fn memset32(&self, stream: &AnyStream, dst: Addr, value: u32, count: usize) -> Result<()> {
+        // SAFETY: the caller's promise, passed on.
+        on!(self, |b, stream: AnyStream| unsafe { b.memset32(stream, dst, value, count) })
+    }
+
+    unsafe fn write_value32(&self, stream: &AnyStream, dst: Addr, value: u32) -> Result<()> {
+        // SAFETY: the caller's promise, passed on.
+        on!(self, |b, stream: AnyStream| unsafe { b.write_value32(stream, dst, value) })
     }
 
     unsafe fn copy(&self, stream: &AnyStream, dst: Addr, src: Addr, bytes: usize) -> Result<()> {

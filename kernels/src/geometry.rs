@@ -6,6 +6,9 @@
 /// Threads of a block of the exchange kernel where rows are moved; a barrier takes one warp.
 pub const EXCHANGE_THREADS: u32 = 1024;
 
+/// Threads of a block of the reduction kernel: few enough that each has registers for a vector of eight members.
+pub const REDUCE_THREADS: u32 = 512;
+
 /// Bytes that one block of 32 warps moves with one 512-byte vector round of each: fewer leave warps without work.
 const BLOCK_ROUND: u64 = 32 * 512;
 
@@ -76,6 +79,15 @@ pub fn exchange(bytes: u64, ranks: u32, limits: Limits) -> Launch {
     Launch { blocks, threads: if bytes == 0 { 32 } else { EXCHANGE_THREADS }, remote }
 }
 
+/// A broadcast or reduction in which a PE reads `bytes` bytes of each buffer that it reads.
+///
+/// One vector of every buffer for each thread while that fills the GPU; with a handful of members that is as much on its
+/// way as links hold.
+pub fn reduce(bytes: u64, limits: Limits) -> Launch {
+    let wanted = u32::try_from(bytes.div_ceil(16 * u64::from(REDUCE_THREADS))).unwrap_or(u32::MAX);
+    Launch { blocks: wanted.clamp(1, limits.blocks()), threads: REDUCE_THREADS, remote: 0 }
+}
+
 /// A put or get of `bytes` bytes. Small ones take one block, so that the signal needs no count of blocks.
 pub fn copy(bytes: u64, limits: Limits) -> Launch {
     let blocks = u32::try_from(bytes.div_ceil(BLOCK_ROUND)).unwrap_or(u32::MAX);
@@ -127,6 +139,15 @@ mod tests {
     fn only_one_warp_starts_early() {
         assert!(exchange(0, 8, H200).starts_early() && copy(8, H200).starts_early());
         assert!(!exchange(1, 2, H200).starts_early() && !copy(513, H200).starts_early());
+    }
+
+    #[test]
+    fn reductions_take_a_thread_a_vector_up_to_the_whole_gpu() {
+        let blocks = |bytes| reduce(bytes, H200).blocks;
+        assert_eq!([0, 1, 8192, 8193, 1 << 20].map(blocks), [1, 1, 1, 2, 128]);
+        assert_eq!((blocks(64 << 20), blocks(u64::MAX)), (132, 132));
+        assert_eq!(reduce(1 << 30, Limits { max_blocks: 5, ..H200 }).blocks, 5);
+        assert_eq!(reduce(8, H200).threads, REDUCE_THREADS);
     }
 
     #[test]

@@ -20,11 +20,39 @@ pub enum Entry {
     Barrier,
     /// Every collective: [`ExchangeParams`](crate::params::ExchangeParams), at most [`EXCHANGE_THREADS`](crate::geometry::EXCHANGE_THREADS).
     Exchange,
+    /// `broadcast`, and reductions that take part with an invalid argument: [`ReduceParams`](crate::params::ReduceParams),
+    /// [`REDUCE_THREADS`](crate::geometry::REDUCE_THREADS).
+    Broadcast,
+    /// Reductions of f16, as the broadcast.
+    ReduceF16,
+    /// Of bf16.
+    ReduceBf16,
+    /// Of f32.
+    ReduceF32,
+    /// Of f64.
+    ReduceF64,
+    /// Of i32.
+    ReduceI32,
+    /// Of i64.
+    ReduceI64,
 }
 
 /// Every kernel, in the order of [`Entry`].
-pub const ENTRIES: [Entry; 6] =
-    [Entry::Put, Entry::Get, Entry::PadSignal, Entry::WaitUntil, Entry::Barrier, Entry::Exchange];
+pub const ENTRIES: [Entry; 13] = [
+    Entry::Put,
+    Entry::Get,
+    Entry::PadSignal,
+    Entry::WaitUntil,
+    Entry::Barrier,
+    Entry::Exchange,
+    Entry::Broadcast,
+    Entry::ReduceF16,
+    Entry::ReduceBf16,
+    Entry::ReduceF32,
+    Entry::ReduceF64,
+    Entry::ReduceI32,
+    Entry::ReduceI64,
+];
 
 impl Entry {
     /// Name of the image that has the kernel.
@@ -34,6 +62,7 @@ impl Entry {
             Entry::PadSignal | Entry::WaitUntil => "signal",
             Entry::Barrier => "barrier",
             Entry::Exchange => "exchange",
+            _ => "reduce",
         }
     }
 
@@ -46,6 +75,13 @@ impl Entry {
             Entry::WaitUntil => c"symm_wait_until",
             Entry::Barrier => c"symm_barrier",
             Entry::Exchange => c"symm_exchange",
+            Entry::Broadcast => c"symm_broadcast",
+            Entry::ReduceF16 => c"symm_reduce_f16",
+            Entry::ReduceBf16 => c"symm_reduce_bf16",
+            Entry::ReduceF32 => c"symm_reduce_f32",
+            Entry::ReduceF64 => c"symm_reduce_f64",
+            Entry::ReduceI32 => c"symm_reduce_i32",
+            Entry::ReduceI64 => c"symm_reduce_i64",
         }
     }
 }

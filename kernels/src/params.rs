@@ -44,8 +44,10 @@ params! {
         finished: u64,
         /// Epoch of the collective, once it is known.
         epoch: u64,
+        /// Of a reduction: shares that ended in each stage, and above them how many failed.
+        stages: [u64; 3],
         /// Zero.
-        padding: [u64; 5],
+        padding: [u64; 2],
     }
 
     /// Addresses of the two copies of a team's status record.
@@ -221,6 +223,23 @@ params! {
         remote_blocks: u32,
         /// Zero.
         reserved: u32,
+    }
+
+    /// Broadcast and reductions. Of `exchange` the fields that all forms have; `input` is what a one-shot form brings to
+    /// its buffer first, 0 where that holds the elements already.
+    struct ReduceParams {
+        /// As for the other collectives.
+        exchange: ExchangeParams,
+        /// What this PE publishes, in the words of the header; the epoch is filled in when it does.
+        header: [u64; 16],
+        /// First element of this PE's sums, outside every buffer; 0 where the form has none.
+        result: u64,
+        /// Rank whose rows are broadcast.
+        root: u64,
+        /// Leading rows, 1 or more.
+        lead: u64,
+        /// Offset of the gathered words in a context.
+        gathered: u64,
     }
 
     /// Words of a context that only its owner's kernels touch; `i64[max_splits]` follow it.

@@ -21,7 +21,8 @@ pub enum Fault {
         /// What the PE called.
         got: u32,
     },
-    /// dtype, row size, experts a rank or `major_align` differ from rank 0's.
+    /// dtype, row size, length, root, shape, experts a rank or `major_align` differ from rank 0's, or do not belong
+    /// together.
     Form,
     /// The output is another allocation than rank 0's.
     Output,
@@ -57,7 +58,9 @@ impl fmt::Display for Fault {
                 write!(f, "operation: expected form {expected}, got form {got}")
             }
             Fault::Form => {
-                f.write_str("form: dtype, row size, experts a rank or major_align differ from rank 0's")
+                f.write_str(
+                    "form: dtype, row size, length, root, shape, experts a rank or major_align differ from rank 0's",
+                )
             }
             Fault::Output => f.write_str("output: another allocation than rank 0's"),
             Fault::Argument => f.write_str("an argument was refused there"),

@@ -52,6 +52,8 @@ pub mod phase {
     pub const TICKET: u64 = 4;
     /// Waiting for outstanding puts and gets.
     pub const QUIET: u64 = 5;
+    /// Waiting for all members to have got the sums of this PE.
+    pub const GATHERED: u64 = 6;
 }
 
 /// The word for a [`phase`].
@@ -63,6 +65,7 @@ pub fn phase_name(phase: u64) -> &'static str {
         phase::CREDIT => "credit",
         phase::TICKET => "ticket",
         phase::QUIET => "quiet",
+        phase::GATHERED => "gathered",
         _ => "unknown",
     }
 }

@@ -213,6 +213,14 @@ unsafe impl Backend for Cuda {
         stream::enqueue_fill(stream, dst, value, bytes)
     }
 
+    unsafe fn memset32(&self, stream: &Stream, dst: Addr, value: u32, count: usize) -> Result<()> {
+        crate::reduce::enqueue_memset32(stream, dst, value, count)
+    }
+
+    unsafe fn write_value32(&self, stream: &Stream, dst: Addr, value: u32) -> Result<()> {
+        crate::reduce::enqueue_write_value32(stream, dst, value)
+    }
+
     unsafe fn copy(&self, stream: &Stream, dst: Addr, src: Addr, bytes: usize) -> Result<()> {
         stream::enqueue_copy(stream, dst, src, bytes)
     }

@@ -21,6 +21,10 @@ impl Cuda {
         context: &RawContext,
         x: &Exchange<'_, Cuda>,
     ) -> Result<()> {
+        if x.form.reduces() || x.form == Form::Broadcast {
+            // SAFETY: the caller's promise, passed on.
+            return unsafe { self.enqueue_reduce(stream, context, x) };
+        }
         let capturing = stream.is_capturing();
         if x.invalid && capturing {
             return Ok(());

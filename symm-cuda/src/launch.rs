@@ -30,6 +30,7 @@ impl Params for symm_kernels::params::PadSignalParams {}
 impl Params for symm_kernels::params::WaitParams {}
 impl Params for symm_kernels::params::BarrierParams {}
 impl Params for symm_kernels::params::ExchangeParams {}
+impl Params for symm_kernels::params::ReduceParams {}
 
 impl Kernels {
     /// Loads all images into the current context.

@@ -36,6 +36,7 @@ mod handle;
 mod launch;
 mod ops;
 mod probe;
+mod reduce;
 mod result;
 mod shared;
 mod status;

@@ -1,6 +1,6 @@
 //! [`Host`]: the backend itself.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -236,6 +236,33 @@ unsafe impl Backend for Host {
         Ok(())
     }
 
+    unsafe fn memset32(&self, stream: &Stream, dst: Addr, value: u32, count: usize) -> Result<()> {
+        self.live("memset32")?;
+        let fill = move || {
+            let words = dst.as_ptr::<u32>();
+            // SAFETY: `count` aligned words are writable until the stream has passed this, by the caller's promise.
+            (0..count).for_each(|i| unsafe { words.add(i).write(value) });
+        };
+        stream.enqueue(Now::new(fill));
+        Ok(())
+    }
+
+    unsafe fn write_value32(&self, stream: &Stream, dst: Addr, value: u32) -> Result<()> {
+        self.live("write_value32")?;
+        let core = Arc::clone(&self.core);
+        let write = move || {
+            // Large copies before this may still be on their way out of the core.
+            copy::drain();
+            // SAFETY: an aligned word that is writable until the stream has passed this, by the caller's promise. Who else
+            // uses it meanwhile does so by atomics, as it is a flag.
+            let word = unsafe { &*dst.as_ptr::<AtomicU32>() };
+            word.store(value, Ordering::SeqCst);
+            core.ring_direct();
+        };
+        stream.enqueue(Now::new(write));
+        Ok(())
+    }
+
     unsafe fn copy(&self, stream: &Stream, dst: Addr, src: Addr, bytes: usize) -> Result<()> {
         self.live("copy")?;
         stream.enqueue(local_copy(dst, src, bytes));
@@ -327,16 +354,20 @@ unsafe impl Backend for Host {
             out_offset: x.output.as_ref().map_or(0, |o| o.offset as u64),
             out_rows: x.output.as_ref().map_or(0, |o| o.rows as u64),
             in_rows: x.in_rows as u64,
+            root: x.root as u64,
+            lead: x.lead as u64,
             ..Header::default()
         };
         let plan = Plan {
             form: x.form,
+            dtype: x.dtype,
             header,
             n_splits: if fits { x.form.n_splits(ranks, x.ne) } else { 0 },
             input: x.input,
             output: x.output.as_ref().map(|o| Arc::clone(&o.handle.0)),
             in_splits: x.in_splits,
             out_splits_offsets: x.out_splits_offsets,
+            result: x.result,
             invalid: x.invalid || !fits,
             limit: x.limit,
         };

@@ -146,7 +146,12 @@ impl ContextInner {
         let own = self.own();
         for rank in 0..self.members.len() {
             let pair = self.layout.aborted_pair(rank);
-            for at in [self.layout.arrival_word(rank), self.layout.done_word(rank), pair, pair + 8] {
+            let flags = [
+                self.layout.arrival_word(rank),
+                self.layout.done_word(rank),
+                self.layout.gathered_word(rank),
+            ];
+            for at in flags.into_iter().chain([pair, pair + 8]) {
                 own.word64(at).store(0, Ordering::Relaxed);
             }
         }

@@ -80,6 +80,13 @@ impl Core {
         }
     }
 
+    /// Rings everybody whose memory this PE may have written without the library knowing whose.
+    pub(crate) fn ring_direct(&self) {
+        for (bell, _) in self.bells.iter().zip(&self.reach).filter(|(_, reach)| **reach == Reach::Direct) {
+            bell.ring();
+        }
+    }
+
     pub(crate) fn patience(&self) -> Patience {
         self.patience
     }

@@ -23,6 +23,7 @@
 //! | [`protocol`] | flags between PEs |
 //! | `segment`, `available` | memfds and their mappings; how much memory this process may still take |
 //! | `memory`, `copy` | areas and words in mapped memory; fast copies |
+//! | `sum` | element-wise sums in rank order |
 //! | `control`, `wait` | the control segment of a PE; spinning and sleeping |
 //! | `stream` | queues, tasks, the worker |
 //! | `proxy` | the stand-in for a network |
@@ -43,6 +44,7 @@ pub mod protocol;
 mod proxy;
 mod segment;
 mod stream;
+mod sum;
 mod wait;
 
 pub use backend::{Graph, Host, Marker};

@@ -21,7 +21,8 @@ struct Header {
   u64 out_rows;
   u64 in_rows;
   u64 n_splits;
-  u64 reserved[2];
+  u64 root;
+  u64 lead;
 };
 static_assert(sizeof(Header) == 128, "the host has this layout");
 
@@ -53,6 +54,11 @@ enum Form : uint32_t {
   FORM_ALL_TO_ALL_VDEV = 19,
   FORM_ALL_TO_ALL_VDEV_2D = 20,
   FORM_ALL_TO_ALL_VDEV_2D_OFFSET = 21,
+  FORM_BROADCAST = 22,
+  FORM_REDUCE_SCATTER = 23,
+  FORM_ONE_SHOT_ALL_REDUCE = 24,
+  FORM_TWO_SHOT_ALL_REDUCE = 25,
+  FORM_TWO_SHOT_ALL_REDUCE_OUT = 26,
 };
 
 // Offsets of a context's own counters.

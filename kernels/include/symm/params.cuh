@@ -13,7 +13,8 @@ struct LaunchRecord {
   uint32_t reserved;
   uint64_t finished;  // blocks that ended, and above them how many failed for each reason
   uint64_t epoch;     // of the collective; 0 until ticket 0 knows it
-  uint64_t padding[5];
+  uint64_t stages[3];  // of a reduction: shares that ended in each stage, and above them how many failed
+  uint64_t padding[2];
 };
 
 struct StatusParams {
@@ -111,6 +112,17 @@ struct ExchangeParams {
   uint32_t rank;
   uint32_t remote_blocks;  // shares, of the launch's blocks, that push to other PEs; the rest push to this one
   uint32_t reserved;
+};
+
+// Broadcast and reductions. Of `exchange` the fields that all forms have; `input` is what a one-shot form brings to its
+// buffer first, 0 where that holds the elements already.
+struct ReduceParams {
+  ExchangeParams exchange;
+  uint64_t header[16];  // what this PE publishes, in the words of Header; the epoch is filled in when it does
+  uint64_t result;      // first element of this PE's sums, outside every buffer; 0 where the form has none
+  uint64_t root;        // rank
+  uint64_t lead;        // leading rows, 1 or more
+  uint64_t gathered;    // offset of the gathered words in a context
 };
 
 // Words of a context that only its owner's kernels touch.

@@ -36,7 +36,14 @@ enum FaultCode : uint32_t {
   FAULT_OUTPUT_ROWS = 7,
 };
 
-enum Phase : uint32_t { PHASE_ARRIVAL = 0, PHASE_DONE = 1, PHASE_SIGNAL = 2, PHASE_CREDIT = 3, PHASE_TICKET = 4 };
+enum Phase : uint32_t {
+  PHASE_ARRIVAL = 0,
+  PHASE_DONE = 1,
+  PHASE_SIGNAL = 2,
+  PHASE_CREDIT = 3,
+  PHASE_TICKET = 4,
+  PHASE_GATHERED = 6,
+};
 
 // Operations that a kernel names itself (symm_core::backend::op).
 enum OpCode : uint32_t { OP_HANDLE_BARRIER = 9 };

@@ -1,4 +1,4 @@
-//! The collectives of one protocol: arrive with a header, agree on a verdict, push, raise done-flags.
+//! The collectives of one protocol: arrive with a header, agree on a verdict, move or add up data, raise done-flags.
 
 use std::time::Duration;
 
@@ -22,17 +22,32 @@ pub enum Form {
     AllToAllVdev2d = 20,
     /// `all_to_all_vdev_2d_offset`
     AllToAllVdev2dOffset = 21,
+    /// The root's buffer to everybody's.
+    Broadcast = 22,
+    /// Rank r's columns of the sum of all buffers to its own memory.
+    ReduceScatter = 23,
+    /// The sum of all buffers to everybody's own memory; each PE reads all buffers.
+    OneShotAllReduce = 24,
+    /// The sum of all buffers to all buffers; rank r adds up chunk r and writes it everywhere.
+    TwoShotAllReduce = 25,
+    /// The same to everybody's own memory; rank r leaves chunk r in its buffer, where the others get it.
+    TwoShotAllReduceOut = 26,
 }
 
 impl Form {
     /// Every form.
-    pub const ALL: [Form; 6] = [
+    pub const ALL: [Form; 11] = [
         Form::Barrier,
         Form::AllGather,
         Form::AllToAll,
         Form::AllToAllVdev,
         Form::AllToAllVdev2d,
         Form::AllToAllVdev2dOffset,
+        Form::Broadcast,
+        Form::ReduceScatter,
+        Form::OneShotAllReduce,
+        Form::TwoShotAllReduce,
+        Form::TwoShotAllReduceOut,
     ];
 
     /// The code in headers and status records.
@@ -54,15 +69,20 @@ impl Form {
             Form::AllToAllVdev => "all_to_all_vdev",
             Form::AllToAllVdev2d => "all_to_all_vdev_2d",
             Form::AllToAllVdev2dOffset => "all_to_all_vdev_2d_offset",
+            Form::Broadcast => "broadcast",
+            Form::ReduceScatter => "reduce_scatter",
+            Form::OneShotAllReduce => "one_shot_all_reduce",
+            Form::TwoShotAllReduce => "two_shot_all_reduce",
+            Form::TwoShotAllReduceOut => "two_shot_all_reduce_out",
         }
     }
 
     /// Splits that each PE publishes, for `ranks` members and `ne` experts a rank.
     pub const fn n_splits(self, ranks: usize, ne: usize) -> usize {
         match self {
-            Form::Barrier | Form::AllGather | Form::AllToAll => 0,
             Form::AllToAllVdev => ranks,
             Form::AllToAllVdev2d | Form::AllToAllVdev2dOffset => ranks * ne,
+            _ => 0,
         }
     }
 
@@ -70,9 +90,23 @@ impl Form {
     pub const fn has_in_offsets(self) -> bool {
         matches!(self, Form::AllToAllVdev2dOffset)
     }
+
+    /// Whether the form adds up what all members have in their symmetric buffers.
+    pub const fn reduces(self) -> bool {
+        matches!(
+            self,
+            Form::ReduceScatter | Form::OneShotAllReduce | Form::TwoShotAllReduce | Form::TwoShotAllReduceOut
+        )
+    }
+
+    /// Whether members get from each other's buffers after the done-flags, so that a second round of flags follows.
+    pub const fn gathers(self) -> bool {
+        matches!(self, Form::TwoShotAllReduceOut)
+    }
 }
 
-/// Where received rows go: an allocation of the context's team.
+/// The symmetric buffer of a collective: an allocation of the context's team. Where received rows go; for the forms that
+/// [reduce](Form::reduces), where everybody's summands lie; for the broadcast both.
 #[derive(Debug)]
 pub struct ExchangeOutput<'a, B: Backend> {
     /// The handle of the output over the context's team.
@@ -95,11 +129,22 @@ pub struct ExchangeOutput<'a, B: Backend> {
 /// | all_to_all_vdev | by destination | `[W]` | `[2, W]` |
 /// | all_to_all_vdev_2d | by (destination, expert) | `[W·ne]` | `[2, ne·W]` |
 /// | all_to_all_vdev_2d_offset | anywhere | `[2, ne·W]` splits, offsets | `[2, W·ne]` |
+///
+/// The broadcast and the reductions have no splits; a row of theirs is an element, and `in_rows` elements of `output`, equal
+/// on all, take part. What else they use:
+///
+/// | form | `input` | `result` | `root` | `lead` |
+/// |---|---|---|---|---|
+/// | broadcast | the PE's own `output` | – | whose rows | 0 |
+/// | reduce_scatter | – | `in_rows / W` elements | 0 | 1, or rows of a matrix whose columns are scattered |
+/// | one_shot_all_reduce | elements to copy to `output` first, or `NULL` | `in_rows` elements | 0 | 1 |
+/// | two_shot_all_reduce | – | – | 0 | 1 |
+/// | two_shot_all_reduce_out | – | `in_rows` elements | 0 | 1 |
 #[derive(Debug)]
 pub struct Exchange<'a, B: Backend> {
     /// Which collective.
     pub form: Form,
-    /// Element type; only compared.
+    /// Element type; compared, and what the reductions add up.
     pub dtype: DType,
     /// Bytes of a row, 1 or more for every form but the barrier.
     pub row_bytes: usize,
@@ -117,10 +162,41 @@ pub struct Exchange<'a, B: Backend> {
     pub in_splits: Addr,
     /// Result splits and offsets; `NULL` where the form has none.
     pub out_splits_offsets: Addr,
+    /// Where a reduction's sums go, aligned to an element, outside `output`; `NULL` where the form has none.
+    pub result: Addr,
+    /// Rank whose rows are broadcast; 0 where the form has none.
+    pub root: usize,
+    /// Leading rows of a reduction, 1 or more; 0 where the form has none.
+    pub lead: usize,
     /// An argument was refused by the model: take part with validity 0.
     pub invalid: bool,
     /// Blocks that the operation may occupy on a GPU; 0 leaves it to the backend.
     pub max_blocks: u32,
     /// Deadline, counted from when the stream reaches the operation.
     pub limit: Duration,
+}
+
+impl<B: Backend> Exchange<'_, B> {
+    /// The same collective as another backend takes it: a backend over several passes it on, with the buffer's handle in
+    /// the other's terms.
+    pub fn with_output<'b, C: Backend>(&self, output: Option<ExchangeOutput<'b, C>>) -> Exchange<'b, C> {
+        Exchange {
+            form: self.form,
+            dtype: self.dtype,
+            row_bytes: self.row_bytes,
+            ne: self.ne,
+            major_align: self.major_align,
+            input: self.input,
+            in_rows: self.in_rows,
+            output,
+            in_splits: self.in_splits,
+            out_splits_offsets: self.out_splits_offsets,
+            result: self.result,
+            root: self.root,
+            lead: self.lead,
+            invalid: self.invalid,
+            max_blocks: self.max_blocks,
+            limit: self.limit,
+        }
+    }
 }

@@ -372,6 +372,18 @@ pub unsafe trait Backend: Debug + Send + Sync + Sized + 'static {
     /// `dst` names that many bytes that this PE may write until the stream has passed this.
     unsafe fn fill(&self, stream: &Self::Stream, dst: Addr, value: u8, bytes: usize) -> Result<()>;
 
+    /// Enqueues setting `count` words of 32 bits at `dst` to `value`.
+    ///
+    /// # Safety
+    /// `dst` is aligned to 4 bytes and names that many words that this PE may write until the stream has passed this.
+    unsafe fn memset32(&self, stream: &Self::Stream, dst: Addr, value: u32, count: usize) -> Result<()>;
+
+    /// Enqueues writing one word of 32 bits, ordered at system scope after everything that the stream wrote before.
+    ///
+    /// # Safety
+    /// `dst` is aligned to 4 bytes and names a word that this PE may write until the stream has passed this.
+    unsafe fn write_value32(&self, stream: &Self::Stream, dst: Addr, value: u32) -> Result<()>;
+
     /// Enqueues a local copy; the ranges do not overlap.
     ///
     /// # Safety

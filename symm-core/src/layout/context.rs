@@ -4,7 +4,8 @@
 //! |---|---|---|---|
 //! | ticket, completed | u64 each | owner | operations begun and ended by this PE |
 //! | arrival | u64 `[W]` | rank `s` writes word `s` | epoch whose slot `s` has published here |
-//! | done | u64 `[W]` | rank `s` writes word `s` | epoch whose data from `s` are here |
+//! | done | u64 `[W]` | rank `s` writes word `s` | epoch whose data from `s` are here, or whose data `s` has read here |
+//! | gathered | u64 `[W]` | rank `s` writes word `s` | epoch whose sums `s` has got from here, in forms with a second round |
 //! | aborted | `[W]` of {epoch, pe} | rank `s` writes pair `s` | oldest epoch `s` has given up since the last recover; failure code ([`crate::status`], 0 reads as timeout) << 32 plus the PE at fault plus one |
 //! | slots | `[2][W]` × (header + 8·max_splits) | rank `s` writes slot `s` | published header and splits, by epoch parity |
 //!
@@ -24,6 +25,8 @@ pub struct ContextLayout {
     pub arrival: usize,
     /// Offset of the done words.
     pub done: usize,
+    /// Offset of the gathered words.
+    pub gathered: usize,
     /// Offset of the aborted pairs.
     pub aborted: usize,
     /// Offset of the slots.
@@ -53,11 +56,12 @@ impl ContextLayout {
         let ranks = ranks.max(1);
         let arrival = 2 * LINE;
         let done = (arrival + 8 * ranks).next_multiple_of(LINE);
-        let aborted = (done + 8 * ranks).next_multiple_of(LINE);
+        let gathered = (done + 8 * ranks).next_multiple_of(LINE);
+        let aborted = (gathered + 8 * ranks).next_multiple_of(LINE);
         let slots = (aborted + 16 * ranks).next_multiple_of(ALIGN);
         let slot_bytes = rounded(max_splits.saturating_mul(8).saturating_add(size_of::<Header>()), LINE);
         let bytes = rounded(slot_bytes.saturating_mul(2 * ranks).saturating_add(slots), ALIGN);
-        ContextLayout { ranks, max_splits, arrival, done, aborted, slots, slot_bytes, bytes }
+        ContextLayout { ranks, max_splits, arrival, done, gathered, aborted, slots, slot_bytes, bytes }
     }
 
     /// A team's own context.
@@ -73,6 +77,11 @@ impl ContextLayout {
     /// Offset of the done word that `rank` writes.
     pub fn done_word(&self, rank: usize) -> usize {
         self.done + 8 * rank
+    }
+
+    /// Offset of the gathered word that `rank` writes.
+    pub fn gathered_word(&self, rank: usize) -> usize {
+        self.gathered + 8 * rank
     }
 
     /// Offset of the aborted pair that `rank` writes: epoch, then failure code << 32 plus the PE at fault plus one.
@@ -116,7 +125,8 @@ mod tests {
         for w in [1, 2, 5, 64] {
             let l = ContextLayout::for_team(w);
             assert!(l.arrival_word(w - 1) + 8 <= l.done);
-            assert!(l.done_word(w - 1) + 8 <= l.aborted);
+            assert!(l.done_word(w - 1) + 8 <= l.gathered);
+            assert!(l.gathered_word(w - 1) + 8 <= l.aborted);
             assert!(l.aborted_pair(w - 1) + 16 <= l.slots);
             assert_eq!(l.slot(0, w - 1) + l.slot_bytes, l.slot(1, 0));
             assert!(l.slot(1, w - 1) + l.slot_bytes <= l.bytes);

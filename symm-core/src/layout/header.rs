@@ -32,8 +32,10 @@ pub struct Header {
     pub in_rows: u64,
     /// Splits that follow.
     pub n_splits: u64,
-    /// Zero.
-    pub reserved: [u64; 2],
+    /// Rank whose rows are broadcast (0 where the form has none).
+    pub root: u64,
+    /// Leading rows of a reduction (0 where the form has none).
+    pub lead: u64,
 }
 
 const _: () = assert!(size_of::<Header>() == 128);

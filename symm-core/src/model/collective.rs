@@ -162,11 +162,11 @@ impl<B: Backend> Context<B> {
         self.vdev(stream, Form::AllToAllVdev2dOffset, args, 1)
     }
 
-    fn ranks(&self) -> usize {
+    pub(super) fn ranks(&self) -> usize {
         self.inner.layout.ranks
     }
 
-    fn blank(&self, form: Form, dtype: DType, options: &Options) -> Exchange<'_, B> {
+    pub(super) fn blank(&self, form: Form, dtype: DType, options: &Options) -> Exchange<'_, B> {
         let team = &self.inner.team;
         Exchange {
             form,
@@ -179,13 +179,16 @@ impl<B: Backend> Context<B> {
             output: None,
             in_splits: Addr::NULL,
             out_splits_offsets: Addr::NULL,
+            result: Addr::NULL,
+            root: 0,
+            lead: 0,
             invalid: false,
             max_blocks: options.max_blocks.unwrap_or(team.world.config.max_blocks),
             limit: options.timeout.unwrap_or_else(|| team.timeout()),
         }
     }
 
-    fn run(&self, stream: &Stream<B>, x: &Exchange<'_, B>) -> Result<()> {
+    pub(super) fn run(&self, stream: &Stream<B>, x: &Exchange<'_, B>) -> Result<()> {
         self.inner.team.check(x.form.name())?;
         stream.enter(x.form.name(), &self.inner.team)?;
         stream.keep(|| self.clone())?;
@@ -195,14 +198,15 @@ impl<B: Backend> Context<B> {
     }
 
     /// Takes part with validity 0, so that no member waits for this PE, and returns the reason.
-    fn refuse(&self, stream: &Stream<B>, x: Exchange<'_, B>, refused: Error) -> Result<()> {
+    pub(super) fn refuse(&self, stream: &Stream<B>, x: Exchange<'_, B>, refused: Error) -> Result<()> {
         self.run(stream, &Exchange { invalid: true, output: None, ..x })?;
         Err(refused)
     }
 
-    fn output<'a>(
+    pub(super) fn output<'a>(
         &self,
         op: &'static str,
+        argument: &'static str,
         output: &'a Handle<B>,
         row_bytes: usize,
     ) -> Result<ExchangeOutput<'a, B>> {
@@ -210,7 +214,7 @@ impl<B: Backend> Context<B> {
         if output.core.team.group.id() != team.group.id() {
             let expected = format!("a handle over the context's team {:?}", team.group.members());
             let got = format!("a handle over {:?}", output.core.team.group.members());
-            return Err(Error::argument(op, "output", got, expected));
+            return Err(Error::argument(op, argument, got, expected));
         }
         Ok(ExchangeOutput {
             handle: &output.core.raw,
@@ -228,8 +232,8 @@ impl<B: Backend> Context<B> {
         output: &Handle<B>,
     ) -> Result<()> {
         let op = x.form.name();
-        let checked =
-            same_dtype(op, input.dtype, output.dtype()).and_then(|()| self.output(op, output, x.row_bytes));
+        let checked = same_dtype(op, "output", output.dtype(), ("the input", input.dtype))
+            .and_then(|()| self.output(op, "output", output, x.row_bytes));
         match checked {
             Err(refused) => self.refuse(stream, x, refused),
             Ok(out) => {
@@ -295,7 +299,7 @@ impl<B: Backend> Context<B> {
                 "a number of rows from 1 to 2^31 - 1".into(),
             );
         }
-        same_dtype(op, args.input.dtype, args.output.dtype())?;
+        same_dtype(op, "output", args.output.dtype(), ("the input", args.input.dtype))?;
         for (name, span) in [("in_splits", args.in_splits), ("out_splits_offsets", args.out_splits_offsets)] {
             if span.dtype != DType::I64 {
                 return wrong(name, span.dtype.to_string(), "i64".into());
@@ -326,7 +330,7 @@ impl<B: Backend> Context<B> {
             let expected = format!("at most {max} splits (a context made for more takes them)");
             return wrong("in_splits", format!("{} splits", w * ne), expected);
         }
-        Ok(Checked { row_bytes, ne, output: self.output(op, args.output, row_bytes)? })
+        Ok(Checked { row_bytes, ne, output: self.output(op, "output", args.output, row_bytes)? })
     }
 }
 
@@ -336,11 +340,16 @@ struct Checked<'a, B: Backend> {
     output: ExchangeOutput<'a, B>,
 }
 
-fn same_dtype(op: &'static str, input: DType, output: DType) -> Result<()> {
-    if input == output {
+pub(crate) fn same_dtype(
+    op: &'static str,
+    argument: &'static str,
+    got: DType,
+    (whose, expected): (&'static str, DType),
+) -> Result<()> {
+    if got == expected {
         return Ok(());
     }
-    Err(Error::argument(op, "output", output, format!("the input's dtype, {input}")))
+    Err(Error::argument(op, argument, got, format!("{whose}'s dtype, {expected}")))
 }
 
 /// The team's own operations: those of [`Team::context`].

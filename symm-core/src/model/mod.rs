@@ -21,6 +21,7 @@ mod log;
 mod memory;
 mod pool;
 mod recover;
+mod reduce;
 mod rendezvous;
 mod retire;
 mod setup;

@@ -7,8 +7,8 @@ use super::lock::Lock;
 use super::span::Span;
 use super::team::TeamInner;
 use super::world::WorldInner;
-use crate::backend::Backend;
-use crate::dtype::Element;
+use crate::backend::{Addr, Backend};
+use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 
 /// An in-order queue of operations. Clones are the same queue.
@@ -124,6 +124,39 @@ impl<B: Backend> Stream<B> {
         unsafe { self.world.backend.fill(&self.raw, dst.addr, value, dst.bytes()) }
     }
 
+    /// Enqueues setting `count` words of `dst`, from word `offset` on, to `value`.
+    ///
+    /// # Shapes
+    /// `dst`: u32, of this PE or of a direct peer; `count`: 1 or more.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for another type, a count of 0 or words that are not inside; the backend's.
+    #[doc(alias = "memset32_")]
+    pub fn memset32(&self, dst: &Span<B>, offset: usize, value: u32, count: usize) -> Result<()> {
+        self.world.check_open("memset32")?;
+        let at = words("memset32", dst, offset, count)?;
+        self.keep(|| dst.clone())?;
+        // SAFETY: the words are inside the span, which is kept valid by its keeper or by its creator's promise, and aligned.
+        unsafe { self.world.backend.memset32(&self.raw, at, value, count) }
+    }
+
+    /// Enqueues writing word `offset` of `dst`, ordered at system scope after everything that the stream wrote before:
+    /// who sees the value sees that, too.
+    ///
+    /// # Shapes
+    /// `dst`: u32, of this PE or of a direct peer; also slots of a signal pad.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for another type or a word that is not inside; the backend's.
+    #[doc(alias = "stream_write_value32_")]
+    pub fn write_value32(&self, dst: &Span<B>, offset: usize, value: u32) -> Result<()> {
+        self.world.check_open("write_value32")?;
+        let at = words("write_value32", dst, offset, 1)?;
+        self.keep(|| dst.clone())?;
+        // SAFETY: as in `memset32`.
+        unsafe { self.world.backend.write_value32(&self.raw, at, value) }
+    }
+
     /// Enqueues a copy of `src` to `dst`, memory of this PE or of a direct peer.
     ///
     /// # Errors
@@ -209,7 +242,26 @@ pub struct Graph<B: Backend> {
     raw: B::Graph,
 }
 
-fn check_host<B: Backend>(op: &'static str, span: &Span<B>, dtype: crate::DType, len: usize) -> Result<()> {
+/// Address of the word at `offset`, of `count` that must be inside.
+fn words<B: Backend>(op: &'static str, dst: &Span<B>, offset: usize, count: usize) -> Result<Addr> {
+    if dst.dtype != DType::U32 {
+        return Err(Error::argument(op, "dst", dst.dtype, "u32"));
+    }
+    if !dst.addr.0.is_multiple_of(4) {
+        let got = format!("address {:?}", dst.addr);
+        return Err(Error::argument(op, "dst", got, "an address that is a multiple of 4 bytes"));
+    }
+    if count == 0 {
+        return Err(Error::argument(op, "count", count, "1 or more"));
+    }
+    if offset.checked_add(count).is_none_or(|end| end > dst.len) {
+        let got = format!("{count} from {offset}");
+        return Err(Error::argument(op, "offset", got, format!("words inside {}", dst.len)));
+    }
+    Ok(dst.addr.offset(4 * offset))
+}
+
+fn check_host<B: Backend>(op: &'static str, span: &Span<B>, dtype: DType, len: usize) -> Result<()> {
     if span.dtype != dtype || span.len != len {
         let got = format!("{len} elements of {dtype}");
         return Err(Error::argument(op, "slice", got, format!("{} elements of {}", span.len, span.dtype)));

@@ -11,6 +11,10 @@
 //! All functions, if arguments break the operation's rules (a row outside an input or output, a negative split, another
 //! number of ranks in one argument than in another): an oracle has no result for those.
 
+mod reduce;
+
+pub use reduce::{broadcast, canonical, memset32, reduce_scatter, sum};
+
 /// Row `row` as a range of bytes.
 fn bytes(row: usize, row_bytes: usize) -> std::ops::Range<usize> {
     row * row_bytes..(row + 1) * row_bytes

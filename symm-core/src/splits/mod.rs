@@ -8,7 +8,7 @@
 //! |---|---|
 //! | before publishing, on one's own splits | [`check_splits`]; its fault goes into the header by [`set_fault`] |
 //! | after all have arrived | [`verdict`], then [`check_spans`] |
-//! | verdict is good | [`moves`] and [`out_splits_offsets`] |
+//! | verdict is good | [`moves`] and [`out_splits_offsets`]; for the reductions [`part`] and [`chunk`] |
 //!
 //! `ne` is the number of experts a rank, W the number of members, `s` a source's rank and `d` a destination's.
 //!
@@ -19,14 +19,21 @@
 //! | all_to_all_vdev | `d` | by source, dense |
 //! | all_to_all_vdev_2d | `d·ne + e` | by (expert, source), each expert's start aligned |
 //! | all_to_all_vdev_2d_offset | `e·W + d` | by (source, expert), dense |
+//! | broadcast | – | row 0 of everybody but the root |
+//!
+//! The reductions move no rows: they add up the [`Part`]s of all buffers.
 
 mod check;
+mod part;
+#[cfg(test)]
+mod part_tests;
 mod place;
 #[cfg(test)]
 mod tests;
 mod verdict;
 
 pub use check::{check_splits, set_fault};
+pub use part::{Part, chunk, part};
 pub use place::{Move, expert_rows, moves, out_rows_bound, out_rows_needed, out_splits_offsets};
 pub use verdict::{check_spans, verdict};
 

@@ -54,7 +54,16 @@ fn walk(published: &[Published<'_>], receiver: usize, mut visit: impl FnMut(Piec
     let ne = experts(form, published);
     let mut start = 0u64;
     match form {
-        Form::Barrier => {}
+        Form::Barrier
+        | Form::ReduceScatter
+        | Form::OneShotAllReduce
+        | Form::TwoShotAllReduce
+        | Form::TwoShotAllReduceOut => {}
+        Form::Broadcast => {
+            if let Some(source) = usize::try_from(first.header.root).ok().filter(|root| *root != receiver) {
+                visit(Piece { source, in_index: 0, out_index: 0, start, rows: first.header.in_rows });
+            }
+        }
         Form::AllGather | Form::AllToAll => {
             let rows = block_rows(form, first.header.in_rows, w);
             for source in 0..w {
@@ -113,7 +122,14 @@ fn block_rows(form: Form, in_rows: u64, ranks: usize) -> u64 {
 
 /// Rows that `rank`'s output must have: the end of the last row that is written there. Padding before it counts;
 /// padding behind it does not, since nobody writes padding.
+///
+/// For the broadcast and the reductions: the elements that take part, in the symmetric buffer.
 pub fn out_rows_needed(rank: usize, published: &[Published<'_>]) -> u64 {
+    if let (Some(form), Some(first)) = (form_of(published), published.first())
+        && (form.reduces() || form == Form::Broadcast)
+    {
+        return first.header.in_rows;
+    }
     let mut needed = 0u64;
     walk(published, rank, |piece| {
         if piece.rows > 0 {
@@ -129,7 +145,9 @@ pub fn out_rows_needed(rank: usize, published: &[Published<'_>]) -> u64 {
 /// `s·ne + e` for `all_to_all_vdev_2d_offset`. Forms without splits write nothing. `out` has exactly `2n` entries;
 /// columns that a shorter slice lacks are not written. Call it after a good [`verdict`](super::verdict).
 pub fn out_splits_offsets(my_rank: usize, published: &[Published<'_>], out: &mut [i64]) {
-    if matches!(form_of(published), None | Some(Form::Barrier | Form::AllGather | Form::AllToAll)) {
+    let has_splits =
+        |form| matches!(form, Form::AllToAllVdev | Form::AllToAllVdev2d | Form::AllToAllVdev2dOffset);
+    if !form_of(published).is_some_and(has_splits) {
         return;
     }
     let (counts, starts) = out.split_at_mut(out.len() / 2);

@@ -327,7 +327,7 @@ proptest! {
 
     #[test]
     fn hostile_numbers_never_panic(
-        form in 15u64..=22,
+        form in 15u64..=27,
         numbers in prop::collection::vec(prop::sample::select(vec![
             0u64, 1, 2, 3, 7, 1 << 62, i64::MAX as u64, i64::MAX as u64 + 1, u64::MAX - 1, u64::MAX,
         ]), 33),

@@ -4,6 +4,7 @@ use super::check::{fault_of, inside, not_negative, sum};
 use super::place::out_rows_needed;
 use super::{Published, form_of};
 use crate::backend::Form;
+use crate::dtype::DType;
 use crate::error::Fault;
 use crate::layout::Header;
 
@@ -14,13 +15,14 @@ use crate::layout::Header;
 ///
 /// 1. epoch or form differ from rank 0's, or are not this operation's: `Operation`;
 /// 2. a PE took part with an invalid argument: the fault that it published;
-/// 3. dtype, row bytes, ne, major_align or the number of splits differ from rank 0's, or do not belong together; for
-///    the forms with equal blocks, rows of the input too: `Form`;
+/// 3. dtype, row bytes, ne, major_align, root, lead or the number of splits differ from rank 0's, or do not belong
+///    together; for the forms without splits, rows of the input too: `Form`;
 /// 4. the output is another allocation than rank 0's: `Output` (not for the barrier, which has none);
 /// 5. splits: `NegativeSplit`, and `InputRows` for the forms whose rows are in the order of the splits (where the form
 ///    has offsets, only the owner can check them, and has done so before step 2);
 /// 6. what a rank receives does not fit its output: `OutputRows`, naming the *receiver*. The output must reach to the
-///    last row that is written; padding behind it needs no memory, as it is never written.
+///    last row that is written; padding behind it needs no memory, as it is never written. For the broadcast and the
+///    reductions the output is the symmetric buffer, which must have the elements that take part.
 ///
 /// # Errors
 /// The rank at fault and its fault.
@@ -85,17 +87,19 @@ fn operation(first: &Header, other: &Header) -> Fault {
 /// Whether a member's form is rank 0's, and one that the arithmetic can take.
 fn same_form(form: Form, first: &Header, p: &Published<'_>, ranks: usize) -> bool {
     let h = &p.header;
-    let fields = |h: &Header| [h.dtype, h.row_bytes, h.ne, h.major_align, h.n_splits];
+    let fields = |h: &Header| [h.dtype, h.row_bytes, h.ne, h.major_align, h.n_splits, h.root, h.lead];
     let n_splits = match form {
-        Form::Barrier | Form::AllGather | Form::AllToAll => Some(0),
         Form::AllToAllVdev => Some(ranks as u64),
         Form::AllToAllVdev2d | Form::AllToAllVdev2dOffset => (ranks as u64).checked_mul(h.ne),
+        _ => Some(0),
     };
     let experts = !matches!(form, Form::AllToAllVdev2d | Form::AllToAllVdev2dOffset) || h.ne > 0;
     let align = form != Form::AllToAllVdev2d || h.major_align > 0;
     let rows = match form {
         Form::AllGather => h.in_rows == first.in_rows,
         Form::AllToAll => h.in_rows == first.in_rows && h.in_rows.is_multiple_of(ranks as u64),
+        Form::Broadcast => h.in_rows == first.in_rows && h.root < ranks as u64,
+        _ if form.reduces() => h.in_rows == first.in_rows && sums(form, h, ranks),
         _ => true,
     };
     fields(h) == fields(first)
@@ -105,4 +109,16 @@ fn same_form(form: Form, first: &Header, p: &Published<'_>, ranks: usize) -> boo
         && experts
         && align
         && rows
+}
+
+/// Whether a reduction's elements can be added up and its matrix cut into columns.
+fn sums(form: Form, h: &Header, ranks: usize) -> bool {
+    let dtype = u32::try_from(h.dtype).ok().and_then(DType::from_code);
+    let adds = dtype.is_some_and(|d| d.reduces() && d.size() as u64 == h.row_bytes);
+    let cut = if form == Form::ReduceScatter {
+        h.lead.checked_mul(ranks as u64).is_some_and(|blocks| blocks > 0 && h.in_rows.is_multiple_of(blocks))
+    } else {
+        h.lead == 1
+    };
+    adds && cut
 }

@@ -1,21 +1,23 @@
-//! The collectives: one state machine for all six forms.
+//! The collectives: one state machine for all forms.
 //!
 //! turn → (barrier: earlier puts delivered) → publish → all arrived → verdict → push → done flags → all done.
+//! A reduction ([`super::reduce`]) gets and adds up instead of pushing, and may have a second round: get, flags, all.
 //! What peers published is copied once, then judged, then used.
 
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use symm_core::Pe;
 use symm_core::backend::{Addr, Form};
 use symm_core::error::Fault;
 use symm_core::layout::Header;
 use symm_core::splits::{self, Move, Published};
 use symm_core::status::{Failure, phase};
+use symm_core::{DType, Pe};
 
 use super::one_sided::copy_unless_over;
 use super::order::Delivery;
+use super::reduce::Pull;
 use super::watch::{Late, Watch, bit};
 use crate::context::{self, ContextInner};
 use crate::copy;
@@ -28,6 +30,7 @@ use crate::stream::Task;
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) form: Form,
+    pub(crate) dtype: DType,
     /// What this PE publishes; epoch, validity and number of splits are filled in when it does.
     pub(crate) header: Header,
     /// Splits that the form has.
@@ -37,6 +40,8 @@ pub(crate) struct Plan {
     pub(crate) output: Option<Arc<HandleInner>>,
     pub(crate) in_splits: Addr,
     pub(crate) out_splits_offsets: Addr,
+    /// Where a reduction's sums go.
+    pub(crate) result: Addr,
     pub(crate) invalid: bool,
     pub(crate) limit: Duration,
 }
@@ -46,7 +51,7 @@ pub(crate) struct Plan {
 pub(crate) struct Scratch {
     /// This PE's splits, then its offsets.
     mine: Vec<i64>,
-    headers: Vec<Header>,
+    pub(super) headers: Vec<Header>,
     /// What each rank published, one after the other.
     splits: Vec<i64>,
     /// Where each rank's splits end.
@@ -60,7 +65,13 @@ enum Step {
     Turn,
     Deliver,
     Arrive,
+    /// A reduction's summands come from network peers.
+    Pull,
     Done,
+    /// Sums come from network peers.
+    Gather,
+    /// All have got this PE's sums, and it theirs.
+    Gathered,
     /// A barrier's own messages must be gone before the next operation may send others.
     Leave,
 }
@@ -68,16 +79,17 @@ enum Step {
 /// A collective in progress.
 #[derive(Debug)]
 pub(crate) struct ExchangeTask {
-    context: Arc<ContextInner>,
-    lane: Arc<Lane>,
-    plan: Plan,
-    epoch: u64,
+    pub(super) context: Arc<ContextInner>,
+    pub(super) lane: Arc<Lane>,
+    pub(super) plan: Plan,
+    pub(super) epoch: u64,
     step: Step,
     /// Ranks below have reached the step's flag.
     reached: usize,
     delivery: Delivery,
-    watch: Watch,
-    scratch: Box<Scratch>,
+    pub(super) watch: Watch,
+    pub(super) scratch: Box<Scratch>,
+    pub(super) pull: Pull,
 }
 
 impl ExchangeTask {
@@ -92,6 +104,7 @@ impl ExchangeTask {
             delivery: Delivery::default(),
             watch: Watch::new(&context.status, plan.form.code(), plan.limit),
             scratch: Box::default(),
+            pull: Pull::default(),
             plan,
         }
     }
@@ -253,7 +266,7 @@ impl ExchangeTask {
             }
         }
         if network {
-            self.network_done();
+            self.raise_network(self.context.layout.done_word(me));
         }
         true
     }
@@ -279,20 +292,6 @@ impl ExchangeTask {
             proxy.send(&self.lane, Message::Put(Write { to, data, update: None }));
         }
         !self.watch.is_over()
-    }
-
-    /// Done flags to network peers, ordered after the data.
-    fn network_done(&self) {
-        let Some(proxy) = self.context.core.proxy() else { return };
-        self.lane.fence();
-        let at = self.context.layout.done_word(self.context.my_rank);
-        for (rank, area) in
-            self.context.areas.iter().enumerate().filter(|(rank, _)| !self.context.direct[*rank])
-        {
-            let to = self.context.members[rank];
-            let update = Some((area.place(at, 8), Update::Epoch(self.epoch)));
-            proxy.send(&self.lane, Message::Put(Write { to, data: None, update }));
-        }
     }
 
     /// Whether all ranks' flags of a step have reached the epoch; the error says who is late.
@@ -331,6 +330,9 @@ impl ExchangeTask {
                 if self.plan.form == Form::Barrier {
                     return Ok(Some(Step::Deliver));
                 }
+                if !self.bring() {
+                    return self.stopped(phase::ARRIVAL);
+                }
                 self.publish();
                 Ok(Some(Step::Arrive))
             }
@@ -354,17 +356,43 @@ impl ExchangeTask {
                 if self.plan.form == Form::Barrier {
                     return Ok(Some(Step::Leave));
                 }
-                if !self.push() {
-                    if !self.is_given_up(phase::DONE) {
-                        self.give_up();
-                    }
-                    return Ok(None);
+                if self.plan.form.reduces() {
+                    self.ask_summands();
+                    return Ok(Some(Step::Pull));
                 }
+                if !self.push() {
+                    return self.stopped(phase::DONE);
+                }
+                Ok(Some(Step::Done))
+            }
+            Step::Pull => {
+                self.pulled()?;
+                if !self.reduce() {
+                    return self.stopped(phase::DONE);
+                }
+                self.raise(layout.done_word(self.context.my_rank));
                 Ok(Some(Step::Done))
             }
             Step::Done => {
                 self.all_reached(phase::DONE, |rank| layout.done_word(rank))?;
+                if self.plan.form.gathers() {
+                    self.ask_sums();
+                    return Ok(Some(Step::Gather));
+                }
                 self.write_result();
+                self.end();
+                Ok(None)
+            }
+            Step::Gather => {
+                self.pulled()?;
+                if !self.gather() {
+                    return self.stopped(phase::GATHERED);
+                }
+                self.raise(layout.gathered_word(self.context.my_rank));
+                Ok(Some(Step::Gathered))
+            }
+            Step::Gathered => {
+                self.all_reached(phase::GATHERED, |rank| layout.gathered_word(rank))?;
                 self.end();
                 Ok(None)
             }
@@ -377,6 +405,14 @@ impl ExchangeTask {
                 Ok(None)
             }
         }
+    }
+
+    /// Work was stopped by a failure: ends the operation.
+    fn stopped(&mut self, phase: u64) -> Result<Option<Step>, Late> {
+        if !self.is_given_up(phase) {
+            self.give_up();
+        }
+        Ok(None)
     }
 
     /// Every member refuses with the same words; nobody has pushed anything.
@@ -413,6 +449,10 @@ impl ExchangeTask {
 /// Copies this PE's splits, and offsets, and checks them.
 fn read_splits(plan: &Plan, max_splits: usize, mine: &mut Vec<i64>) -> Result<(), Fault> {
     if plan.invalid || (plan.form != Form::Barrier && plan.output.is_none()) || plan.n_splits > max_splits {
+        return Err(Fault::Argument);
+    }
+    let has_result = plan.form.reduces() && plan.form != Form::TwoShotAllReduce;
+    if has_result && plan.result.is_null() && plan.header.in_rows > 0 {
         return Err(Fault::Argument);
     }
     let n = plan.n_splits;

@@ -4,6 +4,7 @@ mod exchange;
 mod one_sided;
 mod order;
 mod pad;
+mod reduce;
 mod watch;
 
 pub(crate) use exchange::{ExchangeTask, Plan, Scratch};

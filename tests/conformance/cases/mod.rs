@@ -2,18 +2,23 @@
 
 mod all_to_all;
 mod barrier;
+mod broadcast;
 mod capabilities;
 mod errors;
 mod handle;
 mod lifetime;
 mod recover;
+mod reduce;
+mod reduce_errors;
 mod rma;
 mod signal;
+mod sums;
 mod symmetry;
 mod teams;
 mod timeouts;
 mod vdev;
 mod vdev_2d;
+mod words;
 
 use crate::harness::Case;
 
@@ -28,6 +33,10 @@ pub(crate) fn all() -> Vec<Case> {
         all_to_all::CASES,
         vdev::CASES,
         vdev_2d::CASES,
+        broadcast::CASES,
+        reduce::CASES,
+        reduce_errors::CASES,
+        words::CASES,
         errors::CASES,
         recover::CASES,
         symmetry::CASES,

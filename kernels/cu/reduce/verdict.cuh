@@ -1,0 +1,78 @@
+// The verdict of the broadcast and the reductions: the steps of symm_core::splits::verdict, in its order, from what all
+// members published. Every block reaches it by itself.
+#pragma once
+
+#include "common.cuh"
+#include "element.cuh"
+
+namespace symm {
+namespace reduce {
+
+constexpr u64 NO_FINDING = ~0ull;
+
+// A fault that a thread found. Lower keys come first: the step of the verdict, then the rank.
+struct Finding {
+  u64 key;
+  u64 fault, a, b;
+};
+
+__device__ __forceinline__ void note(Finding& found, int step, uint32_t rank, u64 fault, u64 a = 0, u64 b = 0) {
+  const u64 key = (u64)step << 32 | rank;
+  if (key < found.key) found = {key, fault, a, b};
+}
+
+// Whether the numbers of a header belong together.
+__device__ __forceinline__ bool sensible(const Header* h, u64 form, u64 ranks) {
+  if (h->row_bytes == 0 || h->n_splits != 0) return false;
+  if (form == FORM_BROADCAST) return h->root < ranks;
+  if (h->row_bytes != element_bytes(h->dtype)) return false;
+  if (form != FORM_REDUCE_SCATTER) return h->lead == 1;
+  // `lead` times `ranks` does not wrap: it is checked to be at most the elements first.
+  return h->lead > 0 && __umul64hi(h->lead, ranks) == 0 && h->in_rows % (h->lead * ranks) == 0;
+}
+
+// Judges one member's header against rank 0's.
+__device__ __forceinline__ void judge(const ReduceParams& q, u64 epoch, uint32_t rank, Finding& found) {
+  const ExchangeParams& p = q.exchange;
+  const Header* first = header_from(p, epoch, 0);
+  const Header* h = header_from(p, epoch, rank);
+  if (h->epoch != first->epoch || h->form != first->form) note(found, 1, rank, FAULT_OPERATION, first->form, h->form);
+  // All call the same, but not this operation; or only this PE differs from rank 0, and then its own header says so.
+  if (rank == 0 && first->epoch != epoch) note(found, 2, 0, FAULT_OPERATION, first->form, first->form);
+  if (h->invalid != 0) note(found, 3, rank, h->invalid, h->invalid_a, h->invalid_b);
+  const bool same = h->dtype == first->dtype && h->row_bytes == first->row_bytes && h->ne == first->ne &&
+                    h->major_align == first->major_align && h->n_splits == first->n_splits && h->root == first->root &&
+                    h->lead == first->lead && h->in_rows == first->in_rows;
+  if (!same || !sensible(h, p.form, p.ranks)) note(found, 4, rank, FAULT_FORM);
+  if (h->out_id != first->out_id) note(found, 5, rank, FAULT_OUTPUT);
+  if (first->in_rows > h->out_rows) note(found, 6, rank, FAULT_OUTPUT_ROWS, first->in_rows, h->out_rows);
+  // Buffers lie where the *peers'* headers say, so a damaged header must not lead out of the allocation.
+  const u64 bytes = h->out_rows * h->row_bytes;
+  const bool inside = __umul64hi(h->out_rows, h->row_bytes) == 0 && bytes <= p.out_bytes && h->out_offset <= p.out_bytes - bytes;
+  if (!inside) note(found, 7, rank, FAULT_OUTPUT);
+}
+
+// Reaches the verdict and, where it is good, leaves the members' buffers in `s`. Returns whether everybody goes on. The
+// whole block.
+__device__ __forceinline__ bool verdict(Shared& s, const ReduceParams& q, u64 epoch) {
+  const ExchangeParams& p = q.exchange;
+  Finding found = {NO_FINDING, 0, 0, 0};
+  for (uint32_t r = threadIdx.x; r < p.ranks; r += THREADS) judge(q, epoch, r, found);
+  if (threadIdx.x == 0) s.best = NO_FINDING;
+  __syncthreads();
+  if (found.key != NO_FINDING) atomicMin(&s.best, found.key);
+  __syncthreads();
+  if (s.best == NO_FINDING) {
+    find_buffers(s, q, epoch);
+    return true;
+  }
+  // Keys of different threads differ: one thread has the best.
+  if (found.key == s.best) {
+    const u64 pe = member(p, (uint32_t)s.best);
+    status_fail(status_of(p), {STATUS_PEER_INVALID, p.form, found.fault, pe, 0, found.a, found.b, 0});
+  }
+  return false;
+}
+
+}  // namespace reduce
+}  // namespace symm

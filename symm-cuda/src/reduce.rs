@@ -1,0 +1,146 @@
+//! Broadcast and reductions: one launch of the reduction kernel. Also words in stream order.
+
+use cudarc::driver::sys;
+use symm_core::backend::{Exchange, Form};
+use symm_core::status::fault;
+use symm_core::{Addr, DType, Result};
+use symm_kernels::Entry;
+use symm_kernels::geometry::{Limits, reduce};
+use symm_kernels::params::{ExchangeParams, ReduceParams, near};
+
+use crate::backend::Cuda;
+use crate::handle::RawContext;
+use crate::ops::nanoseconds;
+use crate::result::check;
+use crate::stream::Stream;
+
+impl Cuda {
+    /// # Safety
+    /// As [`Backend::exchange`](symm_core::Backend::exchange), for the broadcast and the forms that reduce.
+    pub(crate) unsafe fn enqueue_reduce(
+        &self,
+        stream: &Stream,
+        context: &RawContext,
+        x: &Exchange<'_, Cuda>,
+    ) -> Result<()> {
+        let capturing = stream.is_capturing();
+        if x.invalid && capturing {
+            return Ok(());
+        }
+        let ranks = context.members.len();
+        let l = &context.layout;
+        let mut exchange = ExchangeParams {
+            status: context.status.params(),
+            record: stream.record()?,
+            near_regions: near(&context.regions),
+            regions: context.regions_ptr(),
+            members: context.members_ptr(),
+            mine: context.mine,
+            local: context.local_ptr(),
+            arrival: l.arrival as u64,
+            done: l.done as u64,
+            aborted: l.aborted as u64,
+            slots: l.slots as u64,
+            slot_bytes: l.slot_bytes as u64,
+            form: x.form.code(),
+            dtype: u64::from(x.dtype.code()),
+            row_bytes: x.row_bytes as u64,
+            ne: x.ne as u64,
+            major_align: x.major_align as u64,
+            in_rows: x.in_rows as u64,
+            limit_ns: nanoseconds(x.limit),
+            ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
+            rank: u32::try_from(context.rank).unwrap_or(u32::MAX),
+            ..ExchangeParams::default()
+        };
+        // A descriptor that lacks its buffer is as invalid as one that the model refused; nothing of either is used.
+        let output = x.output.as_ref().filter(|_| !x.invalid);
+        match output {
+            None => exchange.invalid = fault::ARGUMENT,
+            Some(out) => {
+                exchange.input = x.input.0;
+                exchange.near_buffers = near(&out.handle.buffers);
+                exchange.out_buffers = out.handle.device_ptrs().buffers.0;
+                exchange.out_bytes = out.handle.data_bytes as u64;
+                exchange.out_id = out.id;
+                exchange.out_offset = out.offset as u64;
+                exchange.out_rows = out.rows as u64;
+            }
+        }
+        let e = &exchange;
+        let (root, lead) = (x.root as u64, x.lead as u64);
+        // In the order of `symm_core::layout::Header`: epoch, form, …; faults of splits and splits there are none.
+        let header = [
+            0,
+            e.form,
+            e.dtype,
+            e.row_bytes,
+            e.ne,
+            e.major_align,
+            e.invalid,
+            0,
+            0,
+            e.out_id,
+            e.out_offset,
+            e.out_rows,
+            e.in_rows,
+            0,
+            root,
+            lead,
+        ];
+        let bytes = match (x.form, output) {
+            (_, None) => 0,
+            (Form::Broadcast, _) if x.root != context.rank => 0,
+            (Form::Broadcast, _) => x.in_rows.saturating_mul(x.row_bytes).saturating_mul(ranks - 1),
+            // What a gathering form gets afterwards is as much as all members add up.
+            (Form::OneShotAllReduce | Form::TwoShotAllReduceOut, _) => x.in_rows.saturating_mul(x.row_bytes),
+            _ => x.in_rows.saturating_mul(x.row_bytes).div_ceil(ranks),
+        };
+        let max_blocks = if x.max_blocks == 0 { self.max_blocks } else { x.max_blocks };
+        let limits = Limits { multiprocessors: self.shared.device.multiprocessors, max_blocks };
+        let launch = reduce(bytes as u64, limits);
+        let gathered = l.gathered as u64;
+        let params = ReduceParams { exchange, header, result: x.result.0, root, lead, gathered };
+        if !capturing {
+            context.order(stream)?;
+        }
+        let entry = match x.dtype {
+            _ if output.is_none() || x.form == Form::Broadcast => Entry::Broadcast,
+            DType::F16 => Entry::ReduceF16,
+            DType::BF16 => Entry::ReduceBf16,
+            DType::F32 => Entry::ReduceF32,
+            DType::F64 => Entry::ReduceF64,
+            DType::I32 => Entry::ReduceI32,
+            DType::I64 => Entry::ReduceI64,
+            // The verdict refuses types that do not add up, with any kernel.
+            _ => Entry::Broadcast,
+        };
+        // SAFETY: the parameters are the kernel's; tables and regions live as long as context and handle, and the caller
+        // promises the addresses of the descriptor.
+        unsafe { self.kernels.launch(entry, launch, stream, &params) }
+    }
+}
+
+/// Enqueues setting 32-bit words. The caller promises what [`Backend::memset32`](symm_core::Backend::memset32) asks.
+pub(crate) fn enqueue_memset32(stream: &Stream, dst: Addr, value: u32, count: usize) -> Result<()> {
+    if count == 0 {
+        return Ok(());
+    }
+    stream.0.shared.device.enter()?;
+    // SAFETY: the caller promises `count` aligned words until the stream has passed this.
+    check("cuMemsetD32Async", unsafe { sys::cuMemsetD32Async(dst.0, value, count, stream.cu_stream()) })
+}
+
+/// Enqueues writing one 32-bit word behind a fence at system scope. The caller promises what
+/// [`Backend::write_value32`](symm_core::Backend::write_value32) asks.
+pub(crate) fn enqueue_write_value32(stream: &Stream, dst: Addr, value: u32) -> Result<()> {
+    if stream.is_capturing() {
+        // Captures take no memory operations of streams; the edges of a graph order a memset as well.
+        return enqueue_memset32(stream, dst, value, 1);
+    }
+    stream.0.shared.device.enter()?;
+    // SAFETY: the caller promises an aligned word until the stream has passed this. Flags of 0 ask for the fence.
+    check("cuStreamWriteValue32_v2", unsafe {
+        sys::cuStreamWriteValue32_v2(stream.cu_stream(), dst.0, value, 0)
+    })
+}
