@@ -19,21 +19,22 @@ use element::Summand;
 /// Elements of a block: with 8 bytes each, and sources passing through, less than half of a first-level cache.
 const BLOCK: usize = 2048;
 
-/// Sources that one pass over a block reads.
+/// Sources that one pass over a block reads: the more, the fewer times the sums are read and written.
 const FAN: usize = 4;
 
-/// The block's sums: one array for the running sums, one for the rounded ones.
+/// The running sums of a block that are wider than its elements, and the sums of a block that must not go to a target yet.
 #[repr(C, align(64))]
 struct Scratch {
     sums: [u64; BLOCK],
-    rounded: [u16; BLOCK],
+    out: [u64; BLOCK],
 }
 
-/// Adds up `n` elements of every source and returns where their sums are.
+/// Adds up `n` elements of every source, to `out`.
 ///
 /// # Safety
-/// Every source has `n` readable elements, which nobody writes; `n` is at most [`BLOCK`].
-type Kernel = unsafe fn(sources: &[*const u8], n: usize, scratch: &mut Scratch) -> *const u8;
+/// Every source has `n` readable elements, which nobody writes; `n` is at most [`BLOCK`]. `out` has `n` elements, aligned,
+/// which overlap no source.
+type Kernel = unsafe fn(sources: &[*const u8], n: usize, scratch: &mut Scratch, out: *mut u8);
 
 /// Adds up `n` elements of `dtype` and writes the sums to every target; returns false if `over` said to stop, which is
 /// asked now and then. `large`: as in [`copy::copy`], whose stores need [`copy::drain`] before a flag.
@@ -52,8 +53,16 @@ pub(crate) unsafe fn sum(
     let Some(kernel) = kernel(dtype) else { return false };
     let size = dtype.size();
     let look = copy::CHUNK / size / BLOCK * BLOCK;
-    let mut scratch = Scratch { sums: [0; BLOCK], rounded: [0; BLOCK] };
+    let mut scratch = Scratch { sums: [0; BLOCK], out: [0; BLOCK] };
+    let out: *mut u8 = scratch.out.as_mut_ptr().cast();
     let mut at_block = sources.to_vec();
+    // One target that is no source and is written through the caches gets the sums at once.
+    let at_once = match targets {
+        [one] if !large && !sources.contains(&one.cast_const()) && one.addr().is_multiple_of(size) => {
+            Some(*one)
+        }
+        _ => None,
+    };
     let mut at = 0;
     while at < n {
         if at > 0 && at.is_multiple_of(look) && over() {
@@ -63,11 +72,12 @@ pub(crate) unsafe fn sum(
         for (here, source) in at_block.iter_mut().zip(sources) {
             *here = source.wrapping_add(at * size);
         }
-        // SAFETY: `at + count <= n`, so the caller's promise covers the block.
-        let sums = unsafe { kernel(&at_block, count, &mut scratch) };
-        for target in targets {
+        let sums = at_once.map_or(out, |target| target.wrapping_add(at * size));
+        // SAFETY: `at + count <= n`, so the caller's promise covers the block; the scratch has room for it.
+        unsafe { kernel(&at_block, count, &mut scratch, sums) };
+        for target in targets.iter().filter(|_| at_once.is_none()) {
             // SAFETY: as above for the target; `count` sums are in the scratch, which overlaps nothing.
-            unsafe { copy::copy(target.wrapping_add(at * size), sums, count * size, large) };
+            unsafe { copy::copy(target.wrapping_add(at * size), out, count * size, large) };
         }
         at += count;
     }
@@ -107,41 +117,70 @@ fn kernels() -> Vec<(&'static str, [Kernel; 6])> {
     kinds
 }
 
-/// The loop that all kinds of kernels are compiled from.
+/// One pass over a block: N sources, at most [`FAN`], into the sums, or onto them unless they are the `FIRST`.
+///
+/// # Safety
+/// Every source has as many readable elements as there are sums, and overlaps none of them.
+#[inline(always)]
+unsafe fn pass<T: Summand, const N: usize, const FIRST: bool>(sources: &[*const u8], sums: &mut [T::Wide]) {
+    // By value: the compiler must see that no store to a sum changes where the sources are.
+    let source = |k: usize| sources.get(k).copied().unwrap_or(std::ptr::null());
+    let (a, b, c, d) = (source(0), source(1), source(2), source(3));
+    for (i, sum) in sums.iter_mut().enumerate() {
+        // SAFETY: the caller promises an element `i` at every source.
+        let load = |source: *const u8| unsafe { source.cast::<T>().add(i).read_unaligned().widen() };
+        let mut all = if FIRST { load(a) } else { T::add(*sum, load(a)) };
+        if N > 1 {
+            all = T::add(all, load(b));
+        }
+        if N > 2 {
+            all = T::add(all, load(c));
+        }
+        if N > 3 {
+            all = T::add(all, load(d));
+        }
+        *sum = all;
+    }
+}
+
+/// The loops that all kinds of kernels are compiled from.
 ///
 /// # Safety
 /// As [`Kernel`].
 #[inline(always)]
-unsafe fn add_up<T: Summand>(sources: &[*const u8], n: usize, scratch: &mut Scratch) -> *const u8 {
+unsafe fn add_up<T: Summand>(sources: &[*const u8], n: usize, scratch: &mut Scratch, out: *mut u8) {
     const { assert!(size_of::<T::Wide>() <= 8 && align_of::<T::Wide>() <= 8) };
-    // SAFETY: the array has `BLOCK` times 8 bytes, aligned to 8, so room for as many sums; any bits are a number. `n` is
-    // at most `BLOCK`.
-    let sums = unsafe { std::slice::from_raw_parts_mut(scratch.sums.as_mut_ptr().cast::<T::Wide>(), n) };
-    let Some((first, rest)) = sources.split_first() else { return std::ptr::null() };
-    // SAFETY: the caller promises `n` elements at every source; this and the passes below read no others.
-    let load = |source: *const u8, i: usize| unsafe { source.cast::<T>().add(i).read_unaligned().widen() };
-    for (i, sum) in sums.iter_mut().enumerate() {
-        *sum = load(*first, i);
+    let at = if T::ROUNDS { scratch.sums.as_mut_ptr().cast::<T::Wide>() } else { out.cast() };
+    // SAFETY: either the scratch, which has `BLOCK` times 8 bytes aligned to 8, or `out`, which has `n` elements of this
+    // type, by the caller's promise; any bits are a number.
+    let sums = unsafe { std::slice::from_raw_parts_mut(at, n) };
+    let (mut first, rest) = sources.split_at(sources.len().min(FAN));
+    let mut rest = rest.chunks(FAN);
+    let mut begun = false;
+    while !first.is_empty() {
+        // SAFETY: the caller promises `n` elements at every source, and that `out` overlaps none.
+        unsafe {
+            match (first.len(), begun) {
+                (1, false) => pass::<T, 1, true>(first, sums),
+                (2, false) => pass::<T, 2, true>(first, sums),
+                (3, false) => pass::<T, 3, true>(first, sums),
+                (_, false) => pass::<T, FAN, true>(first, sums),
+                (1, true) => pass::<T, 1, false>(first, sums),
+                (2, true) => pass::<T, 2, false>(first, sums),
+                (3, true) => pass::<T, 3, false>(first, sums),
+                (_, true) => pass::<T, FAN, false>(first, sums),
+            }
+        }
+        begun = true;
+        first = rest.next().unwrap_or_default();
     }
-    let (fans, single) = rest.as_chunks::<FAN>();
-    for [a, b, c, d] in fans {
-        for (i, sum) in sums.iter_mut().enumerate() {
-            let two = T::add(T::add(*sum, load(*a, i)), load(*b, i));
-            *sum = T::add(T::add(two, load(*c, i)), load(*d, i));
+    if T::ROUNDS {
+        // SAFETY: `out` has `n` elements of 2 bytes, aligned, by the caller's promise.
+        let rounded = unsafe { std::slice::from_raw_parts_mut(out.cast::<u16>(), n) };
+        for (rounded, sum) in rounded.iter_mut().zip(sums) {
+            *rounded = T::round(*sum);
         }
     }
-    for source in single {
-        for (i, sum) in sums.iter_mut().enumerate() {
-            *sum = T::add(*sum, load(*source, i));
-        }
-    }
-    if !T::ROUNDS {
-        return scratch.sums.as_ptr().cast();
-    }
-    for (rounded, sum) in scratch.rounded[..n].iter_mut().zip(sums) {
-        *rounded = T::round(*sum);
-    }
-    scratch.rounded.as_ptr().cast()
 }
 
 /// The kernels of one kind of vector.
@@ -154,9 +193,9 @@ macro_rules! kinds {
             /// # Safety
             /// As [`Kernel`], and the processor has the features.
             $(#[target_feature(enable = $feature)])?
-            unsafe fn run<T: Summand>(sources: &[*const u8], n: usize, scratch: &mut Scratch) -> *const u8 {
+            unsafe fn run<T: Summand>(sources: &[*const u8], n: usize, scratch: &mut Scratch, out: *mut u8) {
                 // SAFETY: the caller's promise.
-                unsafe { add_up::<T>(sources, n, scratch) }
+                unsafe { add_up::<T>(sources, n, scratch, out) }
             }
 
             pub(super) const KERNELS: [Kernel; 6] =

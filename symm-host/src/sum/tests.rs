@@ -73,11 +73,14 @@ fn every_kind_of_vector_gives_the_oracles_bits() {
                     let inputs: Vec<Vec<u8>> = (0..w).map(|r| elements(r as u64 + 1, n, size)).collect();
                     let moved: Vec<Vec<u8>> = inputs.iter().map(|v| [vec![0], v.clone()].concat()).collect();
                     let sources: Vec<*const u8> = moved.iter().map(|v| v[1..].as_ptr()).collect();
-                    let mut scratch = Scratch { sums: [0; BLOCK], rounded: [0; BLOCK] };
-                    // SAFETY: every source has `n` elements.
-                    let at = unsafe { kernel(&sources, n, &mut scratch) };
-                    // SAFETY: the kernel left `n` sums there.
-                    let mut got = unsafe { std::slice::from_raw_parts(at, n * size) }.to_vec();
+                    let mut scratch = Scratch { sums: [0; BLOCK], out: [0; BLOCK] };
+                    let mut out = vec![0xEE_u64; BLOCK + 1];
+                    // SAFETY: every source and the output have `n` elements.
+                    unsafe { kernel(&sources, n, &mut scratch, out.as_mut_ptr().cast()) };
+                    let out: &[u8] = bytemuck::cast_slice(&out);
+                    let mut got = out[..n * size].to_vec();
+                    let behind = 0xEE_u64.to_le_bytes();
+                    assert!((n * size..out.len()).all(|i| out[i] == behind[i % 8]));
                     let mut want = symm_core::oracle::sum(dtype, &inputs);
                     symm_core::oracle::canonical(dtype, &mut got);
                     symm_core::oracle::canonical(dtype, &mut want);
