@@ -24,7 +24,7 @@ fn main() {
             Ok(list) => list,
             // A compiler that is there and fails is an error: an image left out silently would surface on a cluster.
             Err(why) => {
-                println!("cargo:error={why}");
+                println!("cargo::error={why}");
                 return;
             }
         },
