@@ -141,6 +141,8 @@ __device__ __forceinline__ void run(Shared& s, const ReduceParams& q) {
     // Shares of earlier stages may still be on their way out, all of them in blocks that run.
     if (last) {
       for (uint32_t before = 0; before < stage; before++) failed |= await_stage(record, before, shares) & ~SHARES;
+      // The first warp puts the counts back to zero: nobody may still be looking.
+      __syncthreads();
     }
     if (first_warp) {
       const u64 flags = stage == work ? p.done : q.gathered;
