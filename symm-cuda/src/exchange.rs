@@ -1,7 +1,7 @@
 //! Collectives: one launch of the exchange kernel.
 
 use symm_core::Result;
-use symm_core::backend::{Exchange, Form};
+use symm_core::backend::{Exchange, ExchangeOutput, Form};
 use symm_core::status::fault;
 use symm_kernels::Entry;
 use symm_kernels::geometry::{Limits, exchange};
@@ -11,6 +11,49 @@ use crate::backend::Cuda;
 use crate::handle::RawContext;
 use crate::ops::nanoseconds;
 use crate::stream::Stream;
+
+/// What every kernel of the exchange protocol is given, whatever its form.
+pub(crate) fn protocol(
+    stream: &Stream,
+    context: &RawContext,
+    x: &Exchange<'_, Cuda>,
+) -> Result<ExchangeParams> {
+    let l = &context.layout;
+    Ok(ExchangeParams {
+        status: context.status.params(),
+        record: stream.record()?,
+        near_regions: near(&context.regions),
+        regions: context.regions_ptr(),
+        members: context.members_ptr(),
+        mine: context.mine,
+        local: context.local_ptr(),
+        arrival: l.arrival as u64,
+        done: l.done as u64,
+        aborted: l.aborted as u64,
+        slots: l.slots as u64,
+        slot_bytes: l.slot_bytes as u64,
+        form: x.form.code(),
+        dtype: u64::from(x.dtype.code()),
+        row_bytes: x.row_bytes as u64,
+        ne: x.ne as u64,
+        major_align: x.major_align as u64,
+        in_rows: x.in_rows as u64,
+        limit_ns: nanoseconds(x.limit),
+        ranks: u32::try_from(context.members.len()).unwrap_or(u32::MAX),
+        rank: u32::try_from(context.rank).unwrap_or(u32::MAX),
+        ..ExchangeParams::default()
+    })
+}
+
+/// The operation's symmetric buffer.
+pub(crate) fn set_output(params: &mut ExchangeParams, out: &ExchangeOutput<'_, Cuda>) {
+    params.near_buffers = near(&out.handle.buffers);
+    params.out_buffers = out.handle.device_ptrs().buffers.0;
+    params.out_bytes = out.handle.data_bytes as u64;
+    params.out_id = out.id;
+    params.out_offset = out.offset as u64;
+    params.out_rows = out.rows as u64;
+}
 
 impl Cuda {
     /// # Safety
@@ -30,46 +73,17 @@ impl Cuda {
             return Ok(());
         }
         let ranks = context.members.len();
-        let l = &context.layout;
-        let mut params = ExchangeParams {
-            status: context.status.params(),
-            record: stream.record()?,
-            near_regions: near(&context.regions),
-            regions: context.regions_ptr(),
-            members: context.members_ptr(),
-            mine: context.mine,
-            local: context.local_ptr(),
-            arrival: l.arrival as u64,
-            done: l.done as u64,
-            aborted: l.aborted as u64,
-            slots: l.slots as u64,
-            slot_bytes: l.slot_bytes as u64,
-            form: x.form.code(),
-            dtype: u64::from(x.dtype.code()),
-            row_bytes: x.row_bytes as u64,
-            ne: x.ne as u64,
-            major_align: x.major_align as u64,
-            input: x.input.0,
-            in_rows: x.in_rows as u64,
-            in_splits: x.in_splits.0,
-            out_splits: x.out_splits_offsets.0,
-            limit_ns: nanoseconds(x.limit),
-            ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
-            rank: u32::try_from(context.rank).unwrap_or(u32::MAX),
-            ..ExchangeParams::default()
-        };
+        let mut params = protocol(stream, context, x)?;
+        params.input = x.input.0;
+        params.in_splits = x.in_splits.0;
+        params.out_splits = x.out_splits_offsets.0;
         if x.invalid {
             // Nothing of a refused descriptor is read, so nothing of it needs to be right.
             params.invalid = fault::ARGUMENT;
         } else {
             params.n_splits = x.form.n_splits(ranks, x.ne) as u64;
             if let Some(out) = &x.output {
-                params.near_buffers = near(&out.handle.buffers);
-                params.out_buffers = out.handle.device_ptrs().buffers.0;
-                params.out_bytes = out.handle.data_bytes as u64;
-                params.out_id = out.id;
-                params.out_offset = out.offset as u64;
-                params.out_rows = out.rows as u64;
+                set_output(&mut params, out);
             }
         }
         let rows = if x.form == Form::AllGather { x.in_rows.saturating_mul(ranks) } else { x.in_rows };

@@ -6,11 +6,11 @@ use symm_core::status::fault;
 use symm_core::{Addr, DType, Result};
 use symm_kernels::Entry;
 use symm_kernels::geometry::{Limits, reduce};
-use symm_kernels::params::{ExchangeParams, ReduceParams, near};
+use symm_kernels::params::ReduceParams;
 
 use crate::backend::Cuda;
+use crate::exchange::{protocol, set_output};
 use crate::handle::RawContext;
-use crate::ops::nanoseconds;
 use crate::result::check;
 use crate::stream::Stream;
 
@@ -28,43 +28,14 @@ impl Cuda {
             return Ok(());
         }
         let ranks = context.members.len();
-        let l = &context.layout;
-        let mut exchange = ExchangeParams {
-            status: context.status.params(),
-            record: stream.record()?,
-            near_regions: near(&context.regions),
-            regions: context.regions_ptr(),
-            members: context.members_ptr(),
-            mine: context.mine,
-            local: context.local_ptr(),
-            arrival: l.arrival as u64,
-            done: l.done as u64,
-            aborted: l.aborted as u64,
-            slots: l.slots as u64,
-            slot_bytes: l.slot_bytes as u64,
-            form: x.form.code(),
-            dtype: u64::from(x.dtype.code()),
-            row_bytes: x.row_bytes as u64,
-            ne: x.ne as u64,
-            major_align: x.major_align as u64,
-            in_rows: x.in_rows as u64,
-            limit_ns: nanoseconds(x.limit),
-            ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
-            rank: u32::try_from(context.rank).unwrap_or(u32::MAX),
-            ..ExchangeParams::default()
-        };
+        let mut exchange = protocol(stream, context, x)?;
         // A descriptor that lacks its buffer is as invalid as one that the model refused; nothing of either is used.
         let output = x.output.as_ref().filter(|_| !x.invalid);
         match output {
             None => exchange.invalid = fault::ARGUMENT,
             Some(out) => {
                 exchange.input = x.input.0;
-                exchange.near_buffers = near(&out.handle.buffers);
-                exchange.out_buffers = out.handle.device_ptrs().buffers.0;
-                exchange.out_bytes = out.handle.data_bytes as u64;
-                exchange.out_id = out.id;
-                exchange.out_offset = out.offset as u64;
-                exchange.out_rows = out.rows as u64;
+                set_output(&mut exchange, out);
             }
         }
         let e = &exchange;
@@ -99,7 +70,7 @@ impl Cuda {
         let max_blocks = if x.max_blocks == 0 { self.max_blocks } else { x.max_blocks };
         let limits = Limits { multiprocessors: self.shared.device.multiprocessors, max_blocks };
         let launch = reduce(bytes as u64, limits);
-        let gathered = l.gathered as u64;
+        let gathered = context.layout.gathered as u64;
         let params = ReduceParams { exchange, header, result: x.result.0, root, lead, gathered };
         if !capturing {
             context.order(stream)?;
