@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use symm_core::bootstrap::{Bootstrap, Unix, local};
+use symm_core::bootstrap::{Bootstrap, Local, Unix};
 use symm_core::{Config, Error, Result};
 
 use crate::World;
@@ -99,27 +99,39 @@ impl Builder {
     }
 
     /// Runs `body` on `n` PEs that are threads of this process, each with a world of its own, and returns when all have
-    /// ended: the first error in PE order, or `Ok`. Same semantics as processes, for tests and examples.
+    /// ended. A PE whose `body` panics or returns an error has failed: the others get [`Error::PeerFailed`], in running
+    /// waits too, as they do when a process ends.
     ///
     /// # Errors
-    /// The first PE's error; [`Error::PeerFailed`] for a PE that panicked.
+    /// Of several PEs' errors the one that explains the others: [`Error::PeerFailed`] naming a PE that panicked, else the
+    /// first in PE order that is neither a [`Error::PeerFailed`] nor a [`Error::Timeout`], else the first.
     pub fn threads<F>(self, n: usize, body: F) -> Result<()>
     where
         F: Fn(World) -> Result<()> + Send + Sync,
     {
-        let results: Vec<Result<()>> = std::thread::scope(|scope| {
-            let start = |boot: Arc<dyn Bootstrap>| {
+        let ends: Vec<std::thread::Result<Result<()>>> = std::thread::scope(|scope| {
+            let start = |boot: Arc<Local>| {
                 let (body, builder) = (&body, self.clone());
-                scope.spawn(move || body(builder.init_over(boot)?))
+                scope.spawn(move || {
+                    let world = builder.init_over(boot.clone())?;
+                    // This clone keeps the world from saying goodbye before the outcome is known.
+                    let outcome = body(world.clone());
+                    if outcome.is_err() {
+                        boot.die();
+                    }
+                    outcome
+                })
             };
-            let threads: Vec<_> = local(n).into_iter().map(start).collect();
-            let join = |(pe, t): (usize, std::thread::ScopedJoinHandle<'_, Result<()>>)| {
-                let panicked = || Error::PeerFailed { pe: pe.into(), why: "its thread panicked".to_owned() };
-                t.join().unwrap_or_else(|_| Err(panicked()))
-            };
-            threads.into_iter().enumerate().map(join).collect()
+            let threads: Vec<_> = Local::world(n).into_iter().map(start).collect();
+            threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
         });
-        results.into_iter().collect()
+        if let Some(pe) = ends.iter().position(std::thread::Result::is_err) {
+            return Err(Error::PeerFailed { pe: pe.into(), why: "its thread panicked".to_owned() });
+        }
+        let mut errors: Vec<Error> = ends.into_iter().flatten().filter_map(Result::err).collect();
+        let consequence = |e: &Error| matches!(e, Error::PeerFailed { .. } | Error::Timeout { .. });
+        errors.sort_by_key(consequence);
+        errors.into_iter().next().map_or(Ok(()), Err)
     }
 }
 

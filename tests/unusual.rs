@@ -136,3 +136,32 @@ fn a_rendezvous_that_timed_out_leaves_nothing_that_a_late_member_would_use() {
         world.finalize()
     });
 }
+
+/// One PE's failure ends the others' waits at once, and is the error that `threads` returns.
+#[test]
+fn a_failed_pe_is_the_one_that_is_named() {
+    let began = std::time::Instant::now();
+    let meet = |world: &symm::World| {
+        let stream = world.stream()?;
+        world.team().barrier(&stream, symm::Options::default())?;
+        stream.synchronize()
+    };
+    let panicked = symm::threads(2, |world| {
+        assert!(world.pe().0 == 0, "PE 1 panics here on purpose");
+        meet(&world)
+    });
+    match panicked {
+        Err(symm::Error::PeerFailed { pe, why }) => {
+            assert_eq!((pe.0, why.as_str()), (1, "its thread panicked"))
+        }
+        other => panic!("{other:?}"),
+    }
+    let refused = symm::threads(2, |world| {
+        if world.pe().0 == 1 {
+            world.team().empty(&[usize::MAX, 2], symm::DType::F64)?;
+        }
+        meet(&world)
+    });
+    assert!(matches!(refused, Err(symm::Error::InvalidArgument { op: "empty", .. })), "{refused:?}");
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "a wait went on to its deadline");
+}

@@ -29,6 +29,18 @@ fn main() -> ExitCode {
 }
 
 fn parent() -> symm::Result<ExitCode> {
+    let asks = |flags: &[&str]| std::env::args().any(|a| flags.contains(&a.as_str()));
+    if asks(&["--help", "-h", "--list"]) {
+        for case in Case::ALL {
+            println!("{}: bench", case.name());
+        }
+        if !asks(&["--list"]) {
+            println!(
+                "\nRuns 2 and 4 PEs; SYMM_BENCH_JSON=FOLDER writes figures; other flags are criterion's."
+            );
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let program = std::env::current_exe().expect("a running program should have a path");
     for n in [2, 4] {
         let mut launcher = Launcher::new(n, &program);

@@ -36,6 +36,11 @@ pub(crate) fn measure(job: &Job) -> Result<Figures> {
     Ok(Figures { samples, first_rendezvous: job.first_rendezvous })
 }
 
+/// Three digits behind the point say more than the machine's noise does.
+fn rounded(value: f64) -> Value {
+    json!((value * 1e3).round() / 1e3)
+}
+
 fn quantile(times: &[f64], q: f64) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -65,11 +70,11 @@ pub(crate) fn report(world: &World, figures: &Figures) {
     let mut cases = serde_json::Map::new();
     for (case, times) in &figures.samples {
         let p50 = quantile(times, 0.5);
-        let mut row = json!({ "p50_us": p50 * 1e6, "p99_us": quantile(times, 0.99) * 1e6, "min_us": quantile(times, 0.0) * 1e6 });
+        let mut row = json!({ "p50_us": rounded(p50 * 1e6), "p99_us": rounded(quantile(times, 0.99) * 1e6), "min_us": rounded(quantile(times, 0.0) * 1e6) });
         let moves = matches!(case, Case::Vdev2d | Case::AllToAll | Case::AllGather | Case::Memcpy);
         if let (true, Some(ceiling)) = (moves, ceiling) {
-            row["gb_per_s_all_pes"] = json!((BYTES * world.n_pes()) as f64 / p50 / 1e9);
-            row["fraction_of_memcpy"] = json!(ceiling / p50);
+            row["gb_per_s_all_pes"] = rounded((BYTES * world.n_pes()) as f64 / p50 / 1e9);
+            row["fraction_of_memcpy"] = rounded(ceiling / p50);
         }
         println!("{:>36}: {row}", case.name());
         cases.insert(case.name().to_owned(), row);
@@ -80,7 +85,7 @@ pub(crate) fn report(world: &World, figures: &Figures) {
         "cpu": cpu(), "cores": std::thread::available_parallelism().map_or(0, usize::from),
         "kernel": line("uname", &["-r"]), "rustc": line("rustc", &["--version"]),
         "commit": line("git", &["describe", "--always", "--dirty"]), "unix_time": seconds, "rounds": ROUNDS,
-        "first_rendezvous_us": figures.first_rendezvous.as_secs_f64() * 1e6,
+        "first_rendezvous_us": rounded(figures.first_rendezvous.as_secs_f64() * 1e6),
         "cases": cases,
     });
     if let Some(folder) = std::env::var_os("SYMM_BENCH_JSON") {

@@ -164,9 +164,11 @@ static void late_pe() {
     const StatusRecord& s = w.pe[r].host;
     EXPECT(s.code == STATUS_TIMEOUT && s.phase == PHASE_ARRIVAL && s.pe == FIRST_PE + 2 && s.late == 4 && s.expected == 1,
            "PE %u: code %llu phase %llu PE %llu late %llx expected %llu", r, s.code, s.phase, s.pe, s.late, s.expected);
-    EXPECT(s.waited_ns >= 300000000, "waited %llu ns", s.waited_ns);
     EXPECT(w.pe[r].result[0] == 0, "PE %u: row 0 has %lld", r, w.pe[r].result[0]);
   }
+  // The one that began first has waited the whole limit; the other may have learnt from it a little before its own.
+  const u64 waited[] = {w.pe[0].host.waited_ns, w.pe[1].host.waited_ns};
+  EXPECT(waited[0] >= 300000000 || waited[1] >= 300000000, "waited %llu and %llu ns", waited[0], waited[1]);
   // Whoever comes late learns that the others gave up, and whom they blame.
   const u64 began = now_ns();
   launches.add(plain(w, 2), 3);

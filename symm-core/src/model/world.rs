@@ -129,8 +129,11 @@ impl<B: Backend> WorldInner<B> {
 
 impl<B: Backend> Drop for WorldInner<B> {
     fn drop(&mut self) {
-        // Leaving without `finalize` is no failure: peers that still need this PE are told that it left.
-        self.boot.close();
+        // Leaving without `finalize` is no failure, and a goodbye says so. A panic is one: without a goodbye the end of the
+        // connection tells the peers, in running waits too.
+        if !std::thread::panicking() {
+            self.boot.close();
+        }
     }
 }
 
