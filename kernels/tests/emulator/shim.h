@@ -1,8 +1,9 @@
-// CUDA's threads, barriers and warp operations on host threads: enough to run the exchange kernel as it is written.
+// CUDA's threads, barriers and warp operations on host threads: enough to run the kernels as they are written.
 #pragma once
 
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -158,6 +159,17 @@ inline void atomicMin(u64_t* at, u64_t value) {
   u64_t seen = __atomic_load_n(at, __ATOMIC_RELAXED);
   while (value < seen && !__atomic_compare_exchange_n(at, &seen, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }
+}
+
+inline void atomicOr(unsigned* at, unsigned value) { __atomic_fetch_or(at, value, __ATOMIC_RELAXED); }
+
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline double __dadd_rn(double a, double b) { return a + b; }
+
+inline float __uint_as_float(unsigned bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
 }
 
 template <typename T>

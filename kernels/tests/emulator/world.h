@@ -1,18 +1,18 @@
-// PEs of one process: their contexts, outputs and status records, and launches of the kernel on host threads.
+// PEs of one process: their contexts, buffers and status records.
 #pragma once
 
-#include "exchange_under_test.h"
+#include "symm/exchange.cuh"
+#include "symm/params.cuh"
+#include "symm/status.cuh"
 
 using namespace symm;
-using namespace symm::exchange;
 
-constexpr unsigned BLOCK_THREADS = 64;
 constexpr unsigned FIRST_PE = 10;
 constexpr unsigned char POISON = 0xEE;
 
 struct Pe {
   std::vector<u64> context, local, regions, buffers, members;
-  std::vector<unsigned char> out, in;
+  std::vector<unsigned char> out, in, sums;
   std::vector<long long> splits, result;
   LaunchRecord record{};
   StatusRecord device{}, host{};
@@ -20,12 +20,13 @@ struct Pe {
 
 // Offsets of a context, as symm_core::layout::ContextLayout has them.
 struct Layout {
-  u64 arrival = 128, done, aborted, slots, slot_bytes, bytes;
+  u64 arrival = 128, done, gathered, aborted, slots, slot_bytes, bytes;
 
   Layout(unsigned ranks, u64 max_splits) {
     const auto up = [](u64 value, u64 to) { return (value + to - 1) / to * to; };
     done = up(arrival + 8 * ranks, 64);
-    aborted = up(done + 8 * ranks, 64);
+    gathered = up(done + 8 * ranks, 64);
+    aborted = up(gathered + 8 * ranks, 64);
     slots = up(aborted + 16 * ranks, 256);
     slot_bytes = up(sizeof(Header) + 8 * max_splits, 64);
     bytes = slots + 2 * ranks * slot_bytes;
@@ -83,53 +84,3 @@ struct World {
     return p;
   }
 };
-
-// Launches that run at the same time; `join` waits for all of them.
-class Launches {
- public:
-  void add(const ExchangeParams& p, unsigned blocks) {
-    for (unsigned b = 0; b < blocks; b++) {
-      EmulatedBlock* block = new EmulatedBlock;
-      blocks_.push_back(block);
-      block->meeting.expect(BLOCK_THREADS);
-      block->warps = std::vector<EmulatedWarp>(BLOCK_THREADS / 32);
-      for (EmulatedWarp& warp : block->warps) warp.meeting.expect(32);
-      block->shared = malloc(sizeof(Shared));
-      memset(block->shared, 0xA5, sizeof(Shared));
-      for (unsigned t = 0; t < BLOCK_THREADS; t++) {
-        threads_.emplace_back([=] {
-          current_block = block;
-          threadIdx.x = t, blockIdx.x = b, gridDim.x = blocks, blockDim.x = BLOCK_THREADS;
-          symm_exchange(p);
-          block->meeting.leave();
-        });
-      }
-    }
-  }
-
-  void join() {
-    for (std::thread& t : threads_) t.join();
-    for (EmulatedBlock* block : blocks_) {
-      free(block->shared);
-      delete block;
-    }
-    threads_.clear();
-    blocks_.clear();
-  }
-
- private:
-  std::vector<std::thread> threads_;
-  std::vector<EmulatedBlock*> blocks_;
-};
-
-inline int failures = 0;
-
-#define EXPECT(condition, ...)                                   \
-  do {                                                           \
-    if (!(condition)) {                                          \
-      failures++;                                                \
-      printf("%s:%d: %s: ", __FILE__, __LINE__, #condition);     \
-      printf(__VA_ARGS__);                                       \
-      printf("\n");                                              \
-    }                                                            \
-  } while (0)

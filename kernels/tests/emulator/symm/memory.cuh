@@ -55,9 +55,28 @@ inline u64 cas_acq_rel_sys_u64(void* at, u64 expected, u64 desired) { return cas
 inline void fence_acq_rel_sys() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 inline void fence_acq_rel_gpu() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 
-inline int4 load_constant_16(const int4* at) { return *at; }
-inline int4 load_16(const int4* at) { return *at; }
-inline void store_16(int4* at, int4 v) { *at = v; }
+// A GPU faults on a vector at an odd address; the host would not.
+inline void expect_aligned(const void* at) {
+  if ((u64)at % 16 == 0) return;
+  printf("a vector at %p\n", at);
+  fflush(stdout);
+  abort();
+}
+
+inline int4 load_constant_16(const int4* at) {
+  expect_aligned(at);
+  return *at;
+}
+
+inline int4 load_16(const int4* at) {
+  expect_aligned(at);
+  return *at;
+}
+
+inline void store_16(int4* at, int4 v) {
+  expect_aligned(at);
+  *at = v;
+}
 
 inline void wait_for_stream() {}
 inline void let_stream_go_on() {}

@@ -1,9 +1,15 @@
 // The exchange kernel on host threads against an oracle: random calls with one damaged PE now and then, then the failures.
 //
 // usage: main ITERATIONS SEED
-#include "world.h"
+#include "exchange.cu"
 
 #include <random>
+
+#include "launches.h"
+#include "world.h"
+
+using namespace symm::exchange;
+using ExchangeLaunches = Launches<Shared, ExchangeParams>;
 
 static std::mt19937_64 random_words;
 static u64 below(u64 n) { return random_words() % n; }
@@ -96,8 +102,8 @@ struct Call {
 
   // Runs the call and compares. Returns whether the team is fit for another one.
   bool check() {
-    Launches launches;
-    for (unsigned r = 0; r < world.ranks; r++) launches.add(params[r], blocks[r]);
+    ExchangeLaunches launches;
+    for (unsigned r = 0; r < world.ranks; r++) launches.add(symm_exchange, params[r], blocks[r]);
     launches.join();
 
     bool bad = damage == NEGATIVE;
@@ -153,11 +159,11 @@ static ExchangeParams plain(World& w, unsigned r) {
 
 static void late_pe() {
   World w(3, 64, 1 << 16);
-  Launches launches;
+  ExchangeLaunches launches;
   for (unsigned r = 0; r < 2; r++) {
     ExchangeParams p = plain(w, r);
     p.limit_ns = 300000000;
-    launches.add(p, 3);
+    launches.add(symm_exchange, p, 3);
   }
   launches.join();
   for (unsigned r = 0; r < 2; r++) {
@@ -171,14 +177,14 @@ static void late_pe() {
   EXPECT(waited[0] >= 300000000 || waited[1] >= 300000000, "waited %llu and %llu ns", waited[0], waited[1]);
   // Whoever comes late learns that the others gave up, and whom they blame.
   const u64 began = now_ns();
-  launches.add(plain(w, 2), 3);
+  launches.add(symm_exchange, plain(w, 2), 3);
   launches.join();
   const StatusRecord& s = w.pe[2].host;
   EXPECT(s.code == STATUS_TIMEOUT && s.pe == FIRST_PE + 2 && s.late == 4, "code %llu PE %llu late %llx", s.code, s.pe, s.late);
   EXPECT(now_ns() - began < 20000000000ull, "the late PE waited until its deadline");
   // The next call does nothing, and ends.
   ExchangeParams next = plain(w, 0);
-  launches.add(next, 3);
+  launches.add(symm_exchange, next, 3);
   launches.join();
   EXPECT(w.pe[0].result[0] == 0 && w.pe[0].context[0] == w.pe[0].context[1], "row 0 has %lld", w.pe[0].result[0]);
   EXPECT(w.pe[0].out == std::vector<unsigned char>(1 << 16, POISON), "written after a failure");
@@ -188,12 +194,12 @@ static void two_launches_of_one_context() {
   World w(2, 64, 1 << 16);
   LaunchRecord second[2]{};
   for (u64 round = 1; round <= 6; round++) {
-    Launches launches;
+    ExchangeLaunches launches;
     for (unsigned r = 0; r < 2; r++) {
       ExchangeParams p = plain(w, r);
-      launches.add(p, 2);
+      launches.add(symm_exchange, p, 2);
       p.record = (u64)&second[r];
-      launches.add(p, 2);
+      launches.add(symm_exchange, p, 2);
     }
     launches.join();
     for (unsigned r = 0; r < 2; r++) {
@@ -213,27 +219,28 @@ static void expect_invalid(World& w, const char* what, u64 fault, unsigned pe) {
 }
 
 static void refused_arguments_and_another_operation() {
-  Launches launches;
+  ExchangeLaunches launches;
   World refused(2, 64, 1 << 16);
-  launches.add(plain(refused, 0), 2);
+  launches.add(symm_exchange, plain(refused, 0), 2);
   ExchangeParams p = refused.params(1);
   p.form = FORM_ALL_TO_ALL_VDEV_2D, p.row_bytes = 64;
   p.invalid = FAULT_ARGUMENT;
-  launches.add(p, 1);
+  launches.add(symm_exchange, p, 1);
   launches.join();
   expect_invalid(refused, "refused arguments", FAULT_ARGUMENT, 1);
 
   World other(2, 64, 1 << 16);
-  launches.add(plain(other, 0), 2);
+  launches.add(symm_exchange, plain(other, 0), 2);
   p = plain(other, 1);
   p.form = FORM_ALL_TO_ALL_VDEV, p.ne = 1, p.n_splits = 2;
-  launches.add(p, 2);
+  launches.add(symm_exchange, p, 2);
   launches.join();
   expect_invalid(other, "another operation", FAULT_OPERATION, 1);
 }
 
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
+  bound_run_time();
   random_words.seed((u64)atoll(argv[2]));
   for (int i = 0; i < atoi(argv[1]); i++) {
     World world(1 + (unsigned)below(4), 1024, 1 << 18);
