@@ -29,8 +29,18 @@
 //! # Ok::<(), symm::Error>(())
 //! ```
 //!
-//! What `init` starts and which backend it takes is in [`Builder`]; the settings are in [`Config`]; the model is in
-//! [`symm_core::model`].
+//! | hold | made by | what you call on it |
+//! |---|---|---|
+//! | [`World`] | [`init`], [`threads`] | `team`, `team_of`, `stream`, `local`, `finalize` |
+//! | [`Team`] | `World::team`, `World::team_of`, `Team::split` | `empty`, collectives, `new_context`, `status`, `recover` |
+//! | [`Tensor`] | `Team::empty` | `rendezvous`, `span`, `view` |
+//! | [`Handle`] | `Tensor::rendezvous` | `put`, `get`, `put_with_signal`, `wait_until`, `put_signal`, `wait_signal`, `barrier`, pointers |
+//! | [`Context`] | `Team::context`, `Team::new_context` | collectives that may be in flight beside others |
+//! | [`Stream`] | `World::stream` | `synchronize`, `write`, `read`, `copy`, `fence`, `quiet`, capture |
+//! | [`Local`], [`Span`] | `World::local`, `Tensor::span` | what operations are given |
+//!
+//! They are aliases: their methods are documented at the types in [`symm_core::model`]. What `init` starts and which backend it
+//! takes is in [`Builder`]; the settings are in [`Config`].
 
 #![warn(clippy::print_stdout, clippy::print_stderr, clippy::exit)]
 

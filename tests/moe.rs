@@ -467,17 +467,11 @@ fn an_interrupt_leaves_nothing() {
 }
 
 #[test]
-fn unasked_it_takes_some_ten_seconds() {
-    let began = Instant::now();
+fn unasked_it_chooses_the_steps() {
     let out = run(moe(&["--pes", "2", "--hidden", "8", "--json", "-"]));
-    let took = began.elapsed();
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
     let r: Value = serde_json::from_slice(&out.stdout).expect("JSON alone");
-    assert!(n(&r["steps"]) >= 3);
-    // The steps are chosen after two; a busy machine may be much slower or faster afterwards.
-    assert!(
-        (Duration::from_secs(2)..Duration::from_secs(60)).contains(&took),
-        "{took:?} for {} steps",
-        r["steps"]
-    );
+    // How many depends on the machine, so no time is asserted.
+    assert!(n(&r["steps"]) >= 3, "{}", r["steps"]);
+    assert_eq!(r["verified"], Value::Bool(true));
 }

@@ -2,7 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`image`] | the images that this build carries, and their entry points |
+//! | [`image()`] | the images that this build carries, and their entry points |
 //! | [`params`] | parameters of the kernels, with the layout that `include/symm/params.cuh` has |
 //! | [`geometry`] | how many blocks and threads a launch takes |
 //!

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Number of PEs; default: 4, or the launcher's
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pes: Option<String>,
-    /// Elements of a row; default: the trace's, or 1024
+    /// Elements of a row; default: the trace's, or 1024, or as many as fit 2 GiB for the whole job
     #[arg(long, value_name = "H", allow_hyphen_values = true)]
     hidden: Option<String>,
     /// Element type: bf16, f16 or f32
