@@ -475,3 +475,12 @@ fn unasked_it_chooses_the_steps() {
     assert!(n(&r["steps"]) >= 3, "{}", r["steps"]);
     assert_eq!(r["verified"], Value::Bool(true));
 }
+
+#[test]
+fn arguments_that_do_not_parse_are_one_line_and_an_error_object() {
+    let out = run(moe(&["--nope", "--json", "-"]));
+    assert_eq!(out.status.code(), Some(2));
+    assert_eq!(text(&out.stderr).lines().count(), 1, "{}", text(&out.stderr));
+    let r: Value = serde_json::from_slice(&out.stdout).expect("JSON alone");
+    assert_eq!(r["error"]["kind"], "Usage");
+}

@@ -46,7 +46,11 @@ fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
 fn emulate(name: &str, changes: &[Change], amount: &str) -> io::Result<()> {
     let compiler = env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
     if Command::new(&compiler).arg("--version").output().is_err() {
-        eprintln!("skipped: no C++ compiler {compiler} (CXX names another one)");
+        let why = format!("no C++ compiler {compiler} (CXX names another one)");
+        if env::var("SYMM_REQUIRE").is_ok_and(|r| r.split(',').any(|name| name == "c++")) {
+            return Err(io::Error::other(why));
+        }
+        eprintln!("skipped: {why}");
         return Ok(());
     }
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -23,7 +23,14 @@ enum Command {
 
 fn main() -> ExitCode {
     env_logger::init();
-    let result = match Cli::parse().command {
+    let cli = Cli::try_parse().unwrap_or_else(|e| {
+        // What `symm moe` says of wrong arguments has its own form: one line, and JSON where that was asked for.
+        if e.use_stderr() && std::env::args_os().nth(1).is_some_and(|a| a == "moe") {
+            std::process::exit(moe::usage(&e));
+        }
+        e.exit()
+    });
+    let result = match cli.command {
         Command::Run(args) => run::run(args),
         Command::Moe(args) => Ok(moe::run(&args)),
     };
