@@ -7,7 +7,7 @@ use crate::result::{BACKEND, check};
 
 /// CUDA version of the calls and kernels that are used, as the driver numbers it. A call that an older driver lacks would
 /// end the process.
-const NEEDED_VERSION: i32 = 13000;
+pub(crate) const NEEDED_VERSION: i32 = 13000;
 
 /// A GPU, opened.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub fn device_count() -> Result<usize> {
     visible().map(|n| n as usize)
 }
 
-fn visible() -> Result<u32> {
+pub(crate) fn visible() -> Result<u32> {
     let mut count = 0;
     // SAFETY: `count` is a valid place.
     check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&raw mut count) })?;
@@ -150,21 +150,21 @@ impl Device {
     }
 }
 
-fn device(ordinal: i32) -> Result<CUdevice> {
+pub(crate) fn device(ordinal: i32) -> Result<CUdevice> {
     let mut raw = 0;
     // SAFETY: `raw` is a valid place.
     check("cuDeviceGet", unsafe { sys::cuDeviceGet(&raw mut raw, ordinal) })?;
     Ok(raw)
 }
 
-fn attribute_of(device: CUdevice, attribute: CUdevice_attribute) -> Result<i32> {
+pub(crate) fn attribute_of(device: CUdevice, attribute: CUdevice_attribute) -> Result<i32> {
     let mut value = 0;
     // SAFETY: `value` is a valid place and `device` a device of this driver.
     check("cuDeviceGetAttribute", unsafe { sys::cuDeviceGetAttribute(&raw mut value, attribute, device) })?;
     Ok(value)
 }
 
-fn uuid_of(device: CUdevice) -> Result<[u8; 16]> {
+pub(crate) fn uuid_of(device: CUdevice) -> Result<[u8; 16]> {
     let mut uuid = CUuuid { bytes: [0; 16] };
     // SAFETY: `uuid` is a valid place and `device` a device of this driver.
     check("cuDeviceGetUuid_v2", unsafe { sys::cuDeviceGetUuid_v2(&raw mut uuid, device) })?;

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `device` | the GPU of this PE and its primary context |
 //! | `vmm` | segments and mappings: virtual memory management, exported as file descriptors |
+//! | `inspect` | what driver, GPUs and links offer, without opening anything |
 //! | `probe` | the test import between every pair, at `init` |
 //! | `arena` | small memory of the backend's own: pointer tables, launch records, status records |
 //! | `capture` | graphs that keep what they use |
@@ -33,6 +34,7 @@ mod capture;
 mod device;
 mod exchange;
 mod handle;
+mod inspect;
 mod launch;
 mod ops;
 mod probe;
@@ -46,6 +48,7 @@ mod vmm;
 pub use backend::Cuda;
 pub use device::device_count;
 pub use handle::{RawContext, RawHandle};
+pub use inspect::{Gpu, Inspection, Link, inspect};
 pub use status::Status;
 pub use stream::{Event, Graph, Marker, Stream};
 pub use vmm::{Mapping, Segment};
