@@ -1,6 +1,8 @@
 //! The command line of symm-mem.
 
+mod cli;
 mod moe;
+mod plan;
 mod run;
 
 use std::process::ExitCode;
@@ -19,20 +21,23 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Moe(moe::Args),
+    Plan(plan::Args),
 }
 
 fn main() -> ExitCode {
     env_logger::init();
     let cli = Cli::try_parse().unwrap_or_else(|e| {
-        // What `symm moe` says of wrong arguments has its own form: one line, and JSON where that was asked for.
-        if e.use_stderr() && std::env::args_os().nth(1).is_some_and(|a| a == "moe") {
-            std::process::exit(moe::usage(&e));
+        // Wrong arguments of these have a form of their own: one line, and JSON where that was asked for.
+        let command = std::env::args_os().nth(1).and_then(|c| c.into_string().ok());
+        match command.filter(|c| e.use_stderr() && ["moe", "plan"].contains(&c.as_str())) {
+            Some(command) => std::process::exit(cli::args::usage(&command, &e)),
+            None => e.exit(),
         }
-        e.exit()
     });
     let result = match cli.command {
         Command::Run(args) => run::run(args),
         Command::Moe(args) => Ok(moe::run(&args)),
+        Command::Plan(args) => Ok(plan::run(&args)),
     };
     match result {
         Ok(code) => code,

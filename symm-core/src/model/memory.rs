@@ -19,7 +19,7 @@ pub(crate) enum Use {
 }
 
 /// Size of the segments that hold pads and contexts, in bytes.
-const INTERNAL_SEGMENT: usize = 1 << 20;
+pub(crate) const INTERNAL_SEGMENT: usize = 1 << 20;
 
 /// Pools of this PE.
 #[derive(Debug)]

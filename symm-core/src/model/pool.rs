@@ -43,6 +43,32 @@ impl FreeRanges {
     }
 }
 
+/// Bytes that an allocation of `bytes` bytes takes. Saturates to a size that nothing can allocate.
+fn block_bytes(bytes: usize) -> usize {
+    bytes.max(1).checked_next_multiple_of(ALIGN).unwrap_or(usize::MAX & !(ALIGN - 1))
+}
+
+/// Whether a block has a segment of its own.
+fn is_dedicated(bytes: usize, segment_bytes: usize) -> bool {
+    bytes > segment_bytes / 8
+}
+
+/// Bytes of the segments that a pool asks its backend for to serve these allocations, none of which is freed.
+pub(crate) fn segments(segment_bytes: usize, allocations: impl IntoIterator<Item = usize>) -> Vec<usize> {
+    let (mut segments, mut shared) = (Vec::new(), Vec::new());
+    for bytes in allocations.into_iter().map(block_bytes) {
+        if is_dedicated(bytes, segment_bytes) {
+            segments.push(bytes);
+        } else if let Some(free) = shared.iter_mut().find(|free| **free >= bytes) {
+            *free -= bytes;
+        } else {
+            segments.push(segment_bytes);
+            shared.push(segment_bytes - bytes);
+        }
+    }
+    segments
+}
+
 /// Bytes of a segment in use by one allocation.
 #[derive(Debug)]
 pub(crate) struct Block<B: Backend> {
@@ -76,8 +102,8 @@ impl<B: Backend> Pool<B> {
 
     /// Takes a block of at least `bytes` bytes; `next_id` numbers a segment if one has to be made.
     pub(crate) fn take(&mut self, backend: &B, bytes: usize, next_id: &mut u64) -> Result<Block<B>> {
-        let bytes = bytes.max(1).checked_next_multiple_of(ALIGN).unwrap_or(usize::MAX & !(ALIGN - 1));
-        if bytes > self.segment_bytes / 8 {
+        let bytes = block_bytes(bytes);
+        if is_dedicated(bytes, self.segment_bytes) {
             let segment = backend.allocate(bytes)?;
             *next_id += 1;
             return Ok(Block { segment, segment_id: *next_id, offset: 0, bytes, dedicated: true });
@@ -107,7 +133,7 @@ impl<B: Backend> Pool<B> {
 
 #[cfg(test)]
 mod tests {
-    use super::FreeRanges;
+    use super::{FreeRanges, segments};
 
     #[test]
     fn ranges_join_again_in_any_order() {
@@ -124,5 +150,13 @@ mod tests {
         f.give(c, 300);
         assert_eq!(f.take(1000), Some(0));
         assert!(f.ranges.is_empty());
+    }
+
+    #[test]
+    fn small_allocations_share_a_segment_and_large_ones_do_not() {
+        assert_eq!(segments(4096, [1, 512, 513, 0]), [4096, 768]);
+        assert_eq!(segments(4096, [512; 9]), [4096, 4096]);
+        assert_eq!(segments(4096, []), [0usize; 0]);
+        assert!(segments(4096, [usize::MAX])[0] > isize::MAX as usize);
     }
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use symm::DType;
 use symm::moe::Float;
 
-use super::error::Failure;
+use crate::cli::args::number;
+use crate::cli::error::Failure;
 
 /// Dispatches and combines the tokens of a routing trace on several PEs, and checks every value.
 ///
@@ -78,17 +79,6 @@ impl Args {
             steps: number("steps", self.steps.as_deref(), 1, u64::from(u32::MAX))?,
             seed: number("seed", self.seed.as_deref(), 0, u64::MAX)?,
         })
-    }
-}
-
-fn number<T>(name: &'static str, text: Option<&str>, low: T, high: T) -> Result<Option<T>, Failure>
-where
-    T: std::str::FromStr + PartialOrd + std::fmt::Display + Copy,
-{
-    let Some(text) = text else { return Ok(None) };
-    match text.parse::<T>() {
-        Ok(n) if n >= low && n <= high => Ok(Some(n)),
-        _ => Err(Failure::argument(name, text, format!("a whole number from {low} to {high}"))),
     }
 }
 

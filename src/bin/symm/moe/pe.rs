@@ -13,10 +13,10 @@ use symm::{Backend, Builder, Config, Element, Error, Pe, Reach, World};
 use symm_core::Deadline;
 
 use super::args::Args;
-use super::error::{Class, EXIT_DIFFERS, Failure};
 use super::prepare::{Job, prepare};
 use super::report::{Done, Share};
 use super::work::Work;
+use crate::cli::error::{Class, EXIT_DIFFERS, Failure};
 
 /// Time that a job whose steps nobody asked for takes in all.
 const BUDGET: Duration = Duration::from_secs(10);

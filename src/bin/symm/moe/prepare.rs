@@ -8,8 +8,9 @@ use symm::Config;
 use symm::moe::{Counts, Float, Trace};
 
 use super::args::{Args, Request};
-use super::error::{Class, Failure};
 use super::memory::{self, Shape};
+use crate::cli::error::{Class, Failure};
+use crate::cli::memory::available;
 
 /// The trace that the program carries; `data/README.md` says where it comes from.
 static BUILT_IN: &[u8] = include_bytes!("../../../../data/routes/moe64_layer3.jsonl");
@@ -131,7 +132,7 @@ fn fit(
             "above the {limit} that are taken unasked: choose with --hidden and --pes"
         )));
     }
-    match memory::available() {
+    match available() {
         Some(available) if needed > available => {
             Err(refuse(format!("this machine has {available} available")))
         }

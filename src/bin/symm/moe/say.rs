@@ -1,63 +1,48 @@
 //! What a person or a program gets to see.
 
-use std::fs::OpenOptions;
-use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::channel::{Message, ToParent};
-use super::error::{Class, Failure};
 use super::pe::{Output, exit};
 use super::report::Done;
+use crate::cli::channel::{Message, ToParent};
+use crate::cli::error::{Class, Failure};
+use crate::cli::say::{self, Json, print};
 
 /// Prints: the table or JSON to standard output, one line an error to standard error, a bar on a terminal.
 #[derive(Debug)]
 pub(super) struct Printer {
-    json: Option<PathBuf>,
+    json: Json,
     bar: Option<ProgressBar>,
 }
 
 impl Printer {
     pub(super) fn new(json: Option<&Path>) -> Self {
-        Printer { json: json.map(Path::to_owned), bar: None }
+        Printer { json: Json::new(json), bar: None }
     }
 
-    /// Finds out before the work whether the JSON file can be written; leaves what it holds until the end.
+    /// Finds out before the work whether the files can be written.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        let Some(path) = self.json.as_deref().filter(|p| *p != Path::new("-")) else { return Ok(()) };
-        let opened = OpenOptions::new().create(true).append(true).open(path);
-        opened.map(drop).map_err(|e| Failure::file(Class::Input, path, &e))
+        self.json.check()
     }
 
     /// Says what there is to say of a result.
     fn say(&self, result: &Result<Done, Failure>) -> Result<(), Failure> {
-        let json = match result {
-            Ok(done) => done.json(),
-            Err(f) => f.json(),
-        };
-        let to_stdout = |text: &str| {
-            let mut stdout = std::io::stdout().lock();
-            let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-            written.map_err(|e| Failure::file(Class::Run, Path::new("standard output"), &e))
-        };
-        match self.json.as_deref() {
-            Some(path) if path == Path::new("-") => return to_stdout(&json),
-            Some(path) => std::fs::write(path, json).map_err(|e| Failure::file(Class::Run, path, &e))?,
-            None => {}
-        }
         match result {
-            Ok(done) => to_stdout(&done.table()),
-            Err(_) => Ok(()),
+            Err(f) => self.json.write(&f.json()),
+            Ok(done) => {
+                self.json.write(&done.json())?;
+                if self.json.has_stdout() { Ok(()) } else { print(&done.table()) }
+            }
         }
     }
 }
 
-/// One line on standard error, in one piece: a launcher may end this process while it speaks.
 fn complain(what: &dyn std::fmt::Display) {
-    // There is nowhere to tell of a standard error that cannot be written.
-    let _ = std::io::stderr().write_all(format!("symm moe: {what}\n").as_bytes());
+    say::complain("moe", what);
 }
 
 impl Output for Printer {
@@ -111,7 +96,7 @@ impl Output for Printer {
 
 impl Output for ToParent {
     fn progress(&mut self, done: u64, of: u64) {
-        self.send(Message::Progress(done, of));
+        self.send(Message::<_, Done>::Progress((done, of)));
     }
 
     /// The parent decides what the result means; to it only a PE that failed has an exit status.
@@ -119,12 +104,12 @@ impl Output for ToParent {
         match result {
             Ok(done) => {
                 if pe == 0 {
-                    self.send(Message::Done(Box::new(done.clone())));
+                    self.send(Message::<(u64, u64), _>::Done(Box::new(done.clone())));
                 }
                 ExitCode::SUCCESS
             }
             Err(f) => {
-                self.send(Message::Failed(pe, f.clone()));
+                self.send(Message::<(u64, u64), Done>::Failed(pe, f.clone()));
                 f.exit()
             }
         }

@@ -1,3 +1,4 @@
+mod footprint;
 mod plan;
 mod reference;
 mod trace;

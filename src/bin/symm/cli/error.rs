@@ -1,4 +1,4 @@
-//! What can go wrong in `symm moe`: one error object, one exit status, one line.
+//! What can go wrong in a subcommand: one error object, one exit status, one line.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use symm::Error;
 use symm::moe::TraceError;
 
-/// A value differs from the single-process result.
-pub(super) const EXIT_DIFFERS: u8 = 3;
+/// A value differs from what it must be.
+pub(crate) const EXIT_DIFFERS: u8 = 3;
 
 /// Whose fault it is, which decides the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Class {
+pub(crate) enum Class {
     /// The input cannot be used: 2.
     Input,
     /// The run failed: 4.
@@ -21,33 +21,33 @@ pub(super) enum Class {
 
 /// What `--json` writes under `error`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct ErrorObject {
-    /// A stable word: `Trace`, `File`, `Argument`, `Memory`, or the library's word.
-    pub(super) kind: String,
-    pub(super) message: String,
-    pub(super) file: Option<String>,
-    pub(super) line: Option<u64>,
+pub(crate) struct ErrorObject {
+    /// A stable word: `Usage`, `Trace`, `File`, `Argument`, `Memory`, or the library's word.
+    pub(crate) kind: String,
+    pub(crate) message: String,
+    pub(crate) file: Option<String>,
+    pub(crate) line: Option<u64>,
     /// Field of the trace, or option.
-    pub(super) field: Option<String>,
-    pub(super) pe: Option<u32>,
+    pub(crate) field: Option<String>,
+    pub(crate) pe: Option<u32>,
 }
 
 /// An error and its class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Failure {
-    pub(super) class: Class,
-    pub(super) error: Box<ErrorObject>,
+pub(crate) struct Failure {
+    pub(crate) class: Class,
+    pub(crate) error: Box<ErrorObject>,
 }
 
 impl Failure {
-    pub(super) fn new(class: Class, kind: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(class: Class, kind: &str, message: impl Into<String>) -> Self {
         let (kind, message) = (kind.to_owned(), message.into());
         let error = ErrorObject { kind, message, file: None, line: None, field: None, pe: None };
         Failure { class, error: Box::new(error) }
     }
 
     /// An option that cannot be used.
-    pub(super) fn argument(
+    pub(crate) fn argument(
         name: &str,
         got: impl std::fmt::Display,
         expected: impl std::fmt::Display,
@@ -58,13 +58,13 @@ impl Failure {
     }
 
     /// A file that cannot be read or written.
-    pub(super) fn file(class: Class, path: &Path, e: &std::io::Error) -> Self {
+    pub(crate) fn file(class: Class, path: &Path, e: &std::io::Error) -> Self {
         let mut f = Failure::new(class, "File", e.to_string());
         f.error.file = Some(path.display().to_string());
         f
     }
 
-    pub(super) fn exit(&self) -> ExitCode {
+    pub(crate) fn exit(&self) -> ExitCode {
         ExitCode::from(match self.class {
             Class::Input => 2,
             Class::Run => 4,
@@ -72,7 +72,7 @@ impl Failure {
     }
 
     /// The `--json` text.
-    pub(super) fn json(&self) -> String {
+    pub(crate) fn json(&self) -> String {
         format!("{}\n", serde_json::json!({ "error": self.error }))
     }
 }
