@@ -10,6 +10,16 @@ use anyhow::{Context, Result, bail, ensure};
 use cudarc::driver::sys::{self, CUfunction, CUmodule, CUresult};
 use symm::{AnyStream, DType};
 
+/// `symm::Handle` of `kernels/include/symm/handle.cuh`.
+#[repr(C)]
+struct KernelHandle {
+    buffers: u64,
+    pads: u64,
+    signals: u64,
+    rank: u64,
+    ranks: u64,
+}
+
 const WORDS: usize = 1000;
 const SIGNAL: usize = 3;
 
@@ -38,21 +48,20 @@ fn main() -> Result<()> {
         sys::cuModuleGetFunction(&raw mut ring, module, c"ring".as_ptr())
     })?;
 
-    // The handle's pointers as kernels see them, and where the signal lies in each pad.
+    // The handle as kernels see it.
     let device = handle.device_ptrs();
-    let mut values = [
-        device.buffers.0,
-        device.pads.0,
-        handle.pad_layout().signal(SIGNAL) as u64,
-        team.rank() as u64,
-        team.world_size() as u64,
-        WORDS as u64,
-        10_000_000_000,
-        seen.span().addr().0,
-    ];
-    let mut arguments = values.each_mut().map(|v| std::ptr::from_mut(v).cast());
+    let mut given = KernelHandle {
+        buffers: device.buffers.0,
+        pads: device.pads.0,
+        signals: handle.pad_layout().signal(0) as u64,
+        rank: team.rank() as u64,
+        ranks: team.world_size() as u64,
+    };
+    let mut values = [SIGNAL as u64, WORDS as u64, 10_000_000_000, seen.span().addr().0];
+    let mut arguments = vec![(&raw mut given).cast()];
+    arguments.extend(values.each_mut().map(|v| std::ptr::from_mut(v).cast()));
     let none = std::ptr::null_mut();
-    // SAFETY: eight 8-byte parameters, as the kernel has; handle and memory live until the stream is synchronised.
+    // SAFETY: a handle and four 8-byte parameters, as the kernel has; handle and memory live until the stream is synchronised.
     check("cuLaunchKernel", unsafe {
         sys::cuLaunchKernel(ring, 1, 1, 1, 256, 1, 1, 0, raw.cu_stream(), arguments.as_mut_ptr(), none)
     })?;

@@ -1,0 +1,71 @@
+//! Rows that move next to nothing: signals and barriers.
+
+use std::cell::Cell;
+
+use anyhow::{Result, ensure};
+use symm::{DType, Handle, Options};
+
+use crate::kernels::Kernel;
+use crate::timer::{Timer, Times};
+use crate::{Bench, Target};
+
+/// Trips of one launch.
+const TRIPS: u64 = 200;
+
+/// Repeated launches of a kernel of `round_trip.cu`; µs of one trip.
+fn trips(timer: &Timer<'_>, kernel: &Kernel, handle: &Handle) -> Result<f64> {
+    let wrong = timer.world.local(DType::U64, 1)?;
+    timer.stream.write(&wrong.span(), &[0u64])?;
+    let base = Cell::new(0);
+    let device = handle.device_ptrs();
+    let launch = || {
+        let signals = handle.pad_layout().signal(0) as u64;
+        let mut values = [device.buffers.0, device.pads.0, signals, handle.rank() as u64, base.get(), TRIPS];
+        base.set(base.get() + TRIPS);
+        let values: &mut [u64] =
+            &mut [&mut values[..], &mut [10_000_000_000, wrong.span().addr().0]].concat();
+        // SAFETY: eight 8-byte parameters, as the kernels have; handle and memory live until the read below.
+        unsafe { kernel.launch(&timer.stream, (1, 1), values) }
+    };
+    let us = timer.eager(launch)? / TRIPS as f64;
+    let seen: Vec<u64> = timer.stream.read(&wrong.span())?;
+    ensure!(seen == [0], "{} of the words that came were wrong or late", seen[0]);
+    Ok(us)
+}
+
+fn symmetric(timer: &Timer<'_>, bytes: usize) -> Result<Handle> {
+    let team = timer.world.team();
+    let handle = team.empty(&[bytes], DType::U8)?.rendezvous(team)?;
+    timer.stream.fill(&handle.span(), 0)?;
+    timer.meet()?;
+    Ok(handle)
+}
+
+/// Half of a flag's way to the peer and back; 0 with other than two PEs.
+pub(crate) fn link_latency(timer: &Timer<'_>, flags: &Kernel) -> Result<f64> {
+    if timer.world.n_pes() != 2 {
+        return Ok(0.0);
+    }
+    Ok(trips(timer, flags, &symmetric(timer, 4096)?)? / 2.0)
+}
+
+pub(crate) fn run(bench: &mut Bench<'_>) -> Result<()> {
+    let handle = symmetric(&bench.timer, 4096)?;
+    if bench.timer.world.n_pes() == 2 && bench.wants("round_trip_8B") {
+        let us = trips(&bench.timer, &bench.trips, &handle)?;
+        // One launch makes many trips, so there is no difference between a graph and an eager launch.
+        bench.add("round_trip_8B", Target::Micros(3.6), 0.0, 2.0, Times { graph_us: us, eager_us: us });
+    }
+    if bench.wants("barrier") {
+        let timer = &bench.timer;
+        let times = timer.both(10, || Ok(handle.barrier(&timer.stream, 0, None)?))?;
+        bench.add("barrier", Target::Micros(2.8), 0.0, 1.0, times);
+    }
+    if bench.wants("context_barrier") {
+        let timer = &bench.timer;
+        let times =
+            timer.both(10, || Ok(timer.world.team().barrier(&timer.stream, Options::default())?))?;
+        bench.add("context_barrier", Target::None, 0.0, 1.0, times);
+    }
+    Ok(())
+}
