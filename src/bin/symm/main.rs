@@ -1,5 +1,6 @@
 //! The command line of symm-mem.
 
+mod bench;
 mod cli;
 mod moe;
 mod plan;
@@ -21,6 +22,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Moe(moe::Args),
+    Bench(bench::Args),
     Plan(plan::Args),
 }
 
@@ -29,7 +31,7 @@ fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|e| {
         // Wrong arguments of these have a form of their own: one line, and JSON where that was asked for.
         let command = std::env::args_os().nth(1).and_then(|c| c.into_string().ok());
-        match command.filter(|c| e.use_stderr() && ["moe", "plan"].contains(&c.as_str())) {
+        match command.filter(|c| e.use_stderr() && ["bench", "moe", "plan"].contains(&c.as_str())) {
             Some(command) => std::process::exit(cli::args::usage(&command, &e)),
             None => e.exit(),
         }
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => run::run(args),
         Command::Moe(args) => Ok(moe::run(&args)),
+        Command::Bench(args) => Ok(bench::run(&args)),
         Command::Plan(args) => Ok(plan::run(&args)),
     };
     match result {

@@ -2,14 +2,11 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use symm::bootstrap::{Bootstrap, Group, Unix};
+use symm::bootstrap::Group;
 use symm::moe::Float;
-use symm::{Backend, Builder, Config, Element, Error, Pe, Reach, World};
+use symm::{Backend, Builder, Config, Element, Pe, Reach, World};
 use symm_core::Deadline;
 
 use super::args::Args;
@@ -17,6 +14,7 @@ use super::prepare::{Job, prepare};
 use super::report::{Done, Share};
 use super::work::Work;
 use crate::cli::error::{Class, EXIT_DIFFERS, Failure};
+use crate::cli::meet::{agree, meet, share};
 
 /// Time that a job whose steps nobody asked for takes in all.
 const BUDGET: Duration = Duration::from_secs(10);
@@ -47,20 +45,15 @@ pub(super) fn exit(result: &Result<Done, Failure>) -> ExitCode {
 pub(super) fn run(args: &Args, config: Config, trace: Option<&Path>, output: &mut dyn Output) -> ExitCode {
     let began = Instant::now();
     let pe = config.pe.unwrap_or(0);
-    let group = match meet(&config) {
+    let group = match meet(&config, GROUP) {
         Ok(group) => group,
         Err(e) => return output.end(pe, &Err(e.into())),
     };
     let deadline = || Deadline::after(config.init_timeout);
     // Bad input ends all PEs together: one that left first might have a launcher end PE 0 before it has spoken.
-    let mut prepared =
+    let prepared =
         args.request().and_then(|request| Ok((prepare(args, &request, &config, trace)?, request.seed)));
-    let checked = share(&group, "check", &prepared.as_ref().err(), deadline())
-        .and_then(|all: Vec<Option<Failure>>| all.into_iter().flatten().next().map_or(Ok(()), Err));
-    if let Err(f) = checked {
-        prepared = Err(f);
-    }
-    let result = prepared.and_then(|(job, seed)| {
+    let result = agree(&group, prepared, deadline()).and_then(|(job, seed)| {
         let mut config = config.clone();
         if let Some(seed) = seed {
             config.host_seed = seed;
@@ -89,39 +82,6 @@ pub(super) fn run(args: &Args, config: Config, trace: Option<&Path>, output: &mu
     }
     group.bootstrap().close();
     code
-}
-
-/// Connects the PEs.
-fn meet(config: &Config) -> Result<Group, Error> {
-    // A backend that nobody has is found out later, by all PEs together.
-    let mut config = config.clone();
-    config.backend = Config::default().backend;
-    let boot: Arc<dyn Bootstrap> = Unix::join(&config)?;
-    let everybody = (0..boot.n_pes()).map(Pe::from).collect();
-    Group::new(boot, GROUP, everybody)
-}
-
-/// Everybody's value, in PE order.
-fn share<T: Serialize, U: DeserializeOwned>(
-    group: &Group,
-    op: &'static str,
-    mine: &T,
-    deadline: Deadline,
-) -> Result<Vec<U>, Failure> {
-    let bytes = serde_json::to_vec(mine).expect("plain structs should encode");
-    let all = group.all_gather(op, &bytes, deadline)?;
-    let decode = |(pe, bytes): (usize, &Vec<u8>)| {
-        serde_json::from_slice(bytes).map_err(|e| {
-            let mut f = Failure::new(
-                Class::Run,
-                "Bootstrap",
-                format!("{op}: PE {pe} sent what does not decode: {e}"),
-            );
-            f.error.pe = u32::try_from(pe).ok();
-            f
-        })
-    };
-    all.iter().enumerate().map(decode).collect()
 }
 
 fn steps<T: Element>(

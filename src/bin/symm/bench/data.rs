@@ -1,0 +1,92 @@
+//! What the buffers of a bench hold: small whole numbers, whose sums every element type holds or rounds alike.
+
+use symm::Element;
+
+/// Values are below this. A prime, so that no two sizes of a power of two see the same pattern.
+const VALUES: usize = 97;
+
+/// An element that a bench can make from a whole number. Sums are rounded once, to nearest even, as the contract says.
+pub(crate) trait Value: Element + PartialEq {
+    /// The element nearest to `n`.
+    fn of(n: u64) -> Self;
+}
+
+macro_rules! values {
+    ($($t:ty: |$n:ident| $of:expr),* $(,)?) => {$(
+        impl Value for $t {
+            #[allow(clippy::cast_possible_truncation, reason = "counts of this size fit, or wrap as sums do")]
+            fn of($n: u64) -> Self {
+                $of
+            }
+        }
+    )*};
+}
+
+values! {
+    f32: |n| n as f32, f64: |n| n as f64,
+    half::f16: |n| half::f16::from_f32(n as f32), half::bf16: |n| half::bf16::from_f32(n as f32),
+    i8: |n| n as i8, i16: |n| n as i16, i32: |n| n as i32, i64: |n| n as i64,
+    u8: |n| n as u8, u16: |n| n as u16, u32: |n| n as u32, u64: |n| n,
+}
+
+/// Element `i` of rank `r`'s buffer is this plus `13·r`, modulo [`VALUES`].
+fn spread(i: usize) -> usize {
+    (7 * i + i / 251) % VALUES
+}
+
+/// Fills the part of rank `rank`'s buffer that begins with element `first`.
+pub(crate) fn fill<T: Value>(rank: usize, first: usize, out: &mut [T]) {
+    let table: [T; VALUES] = std::array::from_fn(|x| T::of(((x + 13 * rank) % VALUES) as u64));
+    for (i, o) in out.iter_mut().enumerate() {
+        *o = table[spread(first + i)];
+    }
+}
+
+/// Counts the elements of `got` that are not those of rank `rank`'s buffer from element `first` on.
+pub(crate) fn differ<T: Value>(rank: usize, first: usize, got: &[T]) -> u64 {
+    let table: [T; VALUES] = std::array::from_fn(|x| T::of(((x + 13 * rank) % VALUES) as u64));
+    count(got, |i| table[spread(first + i)])
+}
+
+/// Counts the elements of `got` that are not the sums over `ranks` buffers from element `first` on.
+pub(crate) fn differ_from_sum<T: Value>(ranks: usize, first: usize, got: &[T]) -> u64 {
+    let sum = |x: usize| (0..ranks).map(|rank| ((x + 13 * rank) % VALUES) as u64).sum();
+    let table: [T; VALUES] = std::array::from_fn(|x| T::of(sum(x)));
+    count(got, |i| table[spread(first + i)])
+}
+
+fn count<T: Value>(got: &[T], expected: impl Fn(usize) -> T) -> u64 {
+    got.iter().enumerate().filter(|(i, g)| **g != expected(*i)).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_value_is_counted_and_a_right_one_is_not() {
+        let mut x = vec![0f32; 1000];
+        fill(3, 500, &mut x);
+        assert_eq!(x[7], ((7 * 507 + 507 / 251 + 3 * 13) % VALUES) as f32);
+        assert_eq!(differ(3, 500, &x), 0);
+        x[10] += 1.0;
+        x[999] = f32::NAN;
+        assert_eq!(differ(3, 500, &x), 2);
+        assert!(differ(2, 500, &x) > 900 && differ(3, 501, &x) > 900);
+    }
+
+    #[test]
+    fn sums_are_those_of_the_oracle() {
+        let (ranks, n) = (200, 300);
+        let inputs: Vec<Vec<half::bf16>> = (0..ranks)
+            .map(|rank| {
+                let mut x = vec![half::bf16::ZERO; n];
+                fill(rank, 0, &mut x);
+                x
+            })
+            .collect();
+        let bytes: Vec<Vec<u8>> = inputs.iter().map(|x| bytemuck::cast_slice(x).to_vec()).collect();
+        let sum = symm::oracle::sum(symm::DType::BF16, &bytes);
+        assert_eq!(differ_from_sum::<half::bf16>(ranks, 0, bytemuck::cast_slice(&sum)), 0);
+    }
+}
