@@ -14,7 +14,7 @@ use symm_nvjitlink::{Input, LinkError, NvJitLink};
 /// a failure where `SYMM_REQUIRE` names `nvshmem`.
 fn installed(test: &str) -> Option<(PathBuf, [PathBuf; 2])> {
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let found = (set("CUDA_HOME"), set("NVSHMEM_HOME"), set("NVSHMEM_NEWEST_HOME"));
+    let found = (set("CUDA_HOME"), set("SYMM_NVSHMEM_PINNED"), set("SYMM_NVSHMEM_NEWEST"));
     if let (Some(cuda), Some(pinned), Some(newest)) = found {
         return Some((cuda, [pinned, newest]));
     }
@@ -22,10 +22,10 @@ fn installed(test: &str) -> Option<(PathBuf, [PathBuf; 2])> {
         std::env::var("SYMM_REQUIRE").is_ok_and(|list| list.split(',').any(|name| name == "nvshmem"));
     assert!(
         !required,
-        "{test}: SYMM_REQUIRE names nvshmem: set CUDA_HOME, NVSHMEM_HOME, NVSHMEM_NEWEST_HOME"
+        "{test}: SYMM_REQUIRE names nvshmem: set CUDA_HOME, SYMM_NVSHMEM_PINNED, SYMM_NVSHMEM_NEWEST"
     );
     eprintln!(
-        "{test}: NOT RUN: CUDA_HOME, NVSHMEM_HOME, NVSHMEM_NEWEST_HOME are not all set (ci/nvshmem sets them)"
+        "{test}: NOT RUN: CUDA_HOME, SYMM_NVSHMEM_PINNED, SYMM_NVSHMEM_NEWEST are not all set (ci/nvshmem sets them)"
     );
     None
 }

@@ -10,8 +10,8 @@ use std::env;
 use std::path::PathBuf;
 
 /// Functions that exist only inside kernels. The headers' `__device__` is empty for a C++ compiler, so they look like
-/// host functions there; the library does not export them.
-const DEVICE_ONLY: &str = ".*_(warp|warpgroup|block)";
+/// host functions there; the library does not export them. Of the queue pairs (3.6) only `nvshmemx_qp_create` is the host's.
+const DEVICE_ONLY: &str = ".*_(warp|warpgroup|block)|nvshmemx_qp_([^c].*|c[^r].*)";
 
 /// Functions with one version for each element type (`nvshmem_float_put`, `nvshmemx_int8_sum_reduce_on_stream`, …): about
 /// 1,370 of the library's exports. Data are moved as bytes here (`putmem`, `getmem`), with the same meaning.

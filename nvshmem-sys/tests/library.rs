@@ -98,7 +98,7 @@ fn every_bound_function_is_exported() {
 
 #[test]
 fn the_pinned_release_is_that_of_the_bindings() {
-    let Some(home) = std::env::var_os("NVSHMEM_HOME").map(PathBuf::from) else {
+    let Some(home) = std::env::var_os("SYMM_NVSHMEM_PINNED").map(PathBuf::from) else {
         installations("pin");
         return;
     };

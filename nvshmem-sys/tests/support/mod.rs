@@ -31,22 +31,22 @@ pub(crate) fn required(what: &str) -> bool {
     std::env::var("SYMM_REQUIRE").is_ok_and(|list| list.split(',').any(|name| name == what))
 }
 
-/// The installations to test: `NVSHMEM_HOME` (the release of the committed headers) and `NVSHMEM_NEWEST_HOME`.
+/// The installations to test: `SYMM_NVSHMEM_PINNED` (the release of the committed headers) and `SYMM_NVSHMEM_NEWEST`.
 ///
 /// None is a failure where `SYMM_REQUIRE` names `nvshmem`; else the caller has nothing to do, and this says so.
 pub(crate) fn installations(test: &str) -> Vec<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let found: Vec<_> = ["NVSHMEM_HOME", "NVSHMEM_NEWEST_HOME"].into_iter().filter_map(set).collect();
+    let found: Vec<_> = ["SYMM_NVSHMEM_PINNED", "SYMM_NVSHMEM_NEWEST"].into_iter().filter_map(set).collect();
     if required("nvshmem") {
         assert_eq!(
             found.len(),
             2,
-            "{test}: SYMM_REQUIRE names nvshmem: set NVSHMEM_HOME and NVSHMEM_NEWEST_HOME"
+            "{test}: SYMM_REQUIRE names nvshmem: set SYMM_NVSHMEM_PINNED and SYMM_NVSHMEM_NEWEST"
         );
     }
     if found.is_empty() {
         eprintln!(
-            "{test}: NOT RUN: neither NVSHMEM_HOME nor NVSHMEM_NEWEST_HOME is set (ci/nvshmem sets them)"
+            "{test}: NOT RUN: neither SYMM_NVSHMEM_PINNED nor SYMM_NVSHMEM_NEWEST is set (ci/nvshmem sets them)"
         );
     }
     found
