@@ -14,8 +14,9 @@
 //! ```no_run
 //! # let relocatable: &[u8] = &[];
 //! use symm_nvjitlink::{Input, NvJitLink};
-//! let linker = NvJitLink::load()?;
-//! let library = std::path::Path::new("/usr/lib/x86_64-linux-gnu/nvshmem/13/libnvshmem_device.a");
+//! let folder = std::path::Path::new("/usr/lib/x86_64-linux-gnu/nvshmem/13");
+//! let linker = NvJitLink::load(Some(folder))?;
+//! let library = &folder.join("libnvshmem_device.a");
 //! let image = linker.link("sm_90", &[Input::Fatbin { name: "copy", data: relocatable }, Input::Library(library)])?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -75,19 +75,21 @@ impl NvJitLink {
     /// Loads the library, or returns what the first call loaded.
     ///
     /// Places, in order: `SYMM_NVJITLINK_LIB` (the file; if set, no other place is tried), `CUDA_HOME` and `CUDA_PATH` (in
-    /// `lib64` and `lib`), the wheels in `VIRTUAL_ENV` or `CONDA_PREFIX`, the dynamic loader's search path, the toolkit in
-    /// `/usr/local/cuda`. Linking needs a linker that is as new as the compiler of what it links.
+    /// `lib64` and `lib`), the wheels beside `near`, the wheels in `VIRTUAL_ENV` or `CONDA_PREFIX`, the dynamic loader's search
+    /// path, the toolkit in `/usr/local/cuda`. `near` is the folder of a library that may have come as a wheel, such as
+    /// NVSHMEM's: the wheels of one Python environment are neighbours. Linking needs a linker that is as new as the compiler
+    /// of what it links.
     ///
     /// # Errors
     /// [`LoadError`], which says what was tried; a later call tries again.
-    pub fn load() -> Result<&'static Self, LoadError> {
+    pub fn load(near: Option<&Path>) -> Result<&'static Self, LoadError> {
         static LOADED: OnceLock<NvJitLink> = OnceLock::new();
         static LOADING: Mutex<()> = Mutex::new(());
         let _one_at_a_time = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(loaded) = LOADED.get() {
             return Ok(loaded);
         }
-        let opened = Self::open(&candidates(|name| env::var_os(name)))?;
+        let opened = Self::open(&candidates(|name| env::var_os(name), near))?;
         Ok(LOADED.get_or_init(|| opened))
     }
 
@@ -164,7 +166,10 @@ fn reason(error: &libloading::Error, file: &Path) -> String {
 }
 
 /// All places, in order, with what led to them. `variable` is the environment.
-pub(crate) fn candidates(variable: impl Fn(&str) -> Option<OsString>) -> Vec<(PathBuf, &'static str)> {
+pub(crate) fn candidates(
+    variable: impl Fn(&str) -> Option<OsString>,
+    near: Option<&Path>,
+) -> Vec<(PathBuf, &'static str)> {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(file) = set("SYMM_NVJITLINK_LIB") {
         return vec![(file, "SYMM_NVJITLINK_LIB")];
@@ -175,14 +180,14 @@ pub(crate) fn candidates(variable: impl Fn(&str) -> Option<OsString>) -> Vec<(Pa
             folders.extend(["lib64", "lib"].map(|sub| (home.join(sub), because)));
         }
     }
+    // A wheel's folder is site-packages/nvidia/nvshmem/lib; all wheels are below the same nvidia/.
+    let wheels = near.and_then(|lib| lib.parent()?.parent()).filter(|folder| folder.ends_with("nvidia"));
+    folders
+        .extend(wheels.into_iter().flat_map(|nvidia| in_wheels(nvidia, "a wheel of the same environment")));
     for because in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
         if let Some(prefix) = set(because) {
-            for packages in site_packages(&prefix) {
-                // CUDA 13's wheels share a folder, CUDA 12's have one each.
-                folders.extend(
-                    ["cu13", "nvjitlink"].map(|w| (packages.join("nvidia").join(w).join("lib"), because)),
-                );
-            }
+            let packages = site_packages(&prefix).into_iter();
+            folders.extend(packages.flat_map(|packages| in_wheels(&packages.join("nvidia"), because)));
             folders.push((prefix.join("lib"), because));
         }
     }
@@ -190,6 +195,11 @@ pub(crate) fn candidates(variable: impl Fn(&str) -> Option<OsString>) -> Vec<(Pa
     folders.push((PathBuf::new(), "the dynamic loader's search path"));
     folders.push((PathBuf::from("/usr/local/cuda/lib64"), "the toolkit's usual folder"));
     folders.into_iter().flat_map(|(folder, because)| NAMES.map(|name| (folder.join(name), because))).collect()
+}
+
+/// CUDA 13's wheels share a folder, CUDA 12's have one each.
+fn in_wheels(nvidia: &Path, because: &'static str) -> [(PathBuf, &'static str); 2] {
+    ["cu13", "nvjitlink"].map(|wheel| (nvidia.join(wheel).join("lib"), because))
 }
 
 /// `lib/python3.*/site-packages` below a prefix.
@@ -208,7 +218,11 @@ mod tests {
     use super::*;
 
     fn places(environment: &[(&str, &str)]) -> Vec<(PathBuf, &'static str)> {
-        candidates(|name| environment.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into()))
+        let near = Path::new("/env/site-packages/nvidia/nvshmem/lib");
+        candidates(
+            |n| environment.iter().find(|(name, _)| *name == n).map(|(_, value)| value.into()),
+            Some(near),
+        )
     }
 
     #[test]
@@ -223,6 +237,8 @@ mod tests {
         let at = |file: &str| found.iter().position(|(f, _)| f == Path::new(file)).unwrap();
         assert_eq!(at("/c/lib64/libnvJitLink.so.13"), 0);
         assert!(at("/c/lib64/libnvJitLink.so.12") < at("libnvJitLink.so.13"));
+        let wheel = at("/env/site-packages/nvidia/cu13/lib/libnvJitLink.so.13");
+        assert!(at("/c/lib/libnvJitLink.so.12") < wheel && wheel < at("libnvJitLink.so.13"));
         assert!(at("libnvJitLink.so.12") < at("/usr/local/cuda/lib64/libnvJitLink.so.13"));
     }
 

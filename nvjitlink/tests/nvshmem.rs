@@ -56,7 +56,7 @@ fn has(image: &[u8], name: &str) -> bool {
 #[test]
 fn device_code_links_with_the_library_of_its_release_and_no_other() {
     let Some((cuda, homes)) = installed("device_code_links") else { return };
-    let linker = NvJitLink::load().unwrap();
+    let linker = NvJitLink::load(None).unwrap();
     assert!(linker.version() >= (12, 0), "{:?} of {}", linker.version(), linker.file().display());
     let libraries = homes.each_ref().map(|home| home.join("lib/libnvshmem_device.a"));
     let images = [compiled(&cuda, &homes[0], "pinned"), compiled(&cuda, &homes[1], "newest")];
@@ -84,7 +84,7 @@ fn what_the_linker_refuses_is_said() {
     if installed("what_the_linker_refuses").is_none() {
         return;
     }
-    let linker = NvJitLink::load().unwrap();
+    let linker = NvJitLink::load(None).unwrap();
     let error: LinkError = linker.link("sm_1", &[]).unwrap_err();
     assert_eq!((error.call, &*error.input), ("nvJitLinkCreate", "sm_1"));
     // What is taken for known is known: for anything else the linker would end this process.
