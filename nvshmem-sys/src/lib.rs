@@ -30,9 +30,9 @@
 //! Seen without a GPU, with 3.4.5, 3.6.5 and 3.8.0:
 //! - `nvshmemx_hostlib_init_attr` returns 7 where it found no GPU, but 3.4.5 returns 0. Started is what `nvshmemx_init_status`
 //!   says: [`NVSHMEM_STATUS_IS_INITIALIZED`] or more.
-//! - Before that, only the status, `nvshmem_my_pe`, `nvshmem_n_pes`, `nvshmem_team_my_pe`, the versions and the start-up
-//!   functions return. Memory, data, order, barriers and teams print a line and end the process with `exit(-1)` (memory
-//!   returns null from 3.6 on); `nvshmemx_signal_op_on_stream`, `nvshmemx_cumodule_init` and, in 3.6.5, `nvshmem_ptr` read
+//! - At status 0 and 1, only the status, `nvshmem_my_pe`, `nvshmem_n_pes`, `nvshmem_team_my_pe`, the versions and the start-up
+//!   functions return. Memory, data, order, barriers and teams print a line and end the process with `exit(-1)` (3.8
+//!   returns null for memory); `nvshmemx_signal_op_on_stream`, `nvshmemx_cumodule_init` and, before 3.8, `nvshmem_ptr` read
 //!   an invalid address.
 //! - `nvshmemx_hostlib_finalize` ends the process with `exit(-1)` on any error, also where start-up ended at status 1.
 //!
