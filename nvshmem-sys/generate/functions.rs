@@ -86,5 +86,5 @@ pub(super) fn table(text: &str) -> Result<String, String> {
     let table: File = syn::parse2(table).map_err(|e| format!("the table does not parse: {e}"))?;
     kept.extend(table.items);
     file.items = kept;
-    Ok(prettyplease::unparse(&file))
+    Ok(format!("// Written by ci/gen-bindings from NVSHMEM's headers.\n\n{}", prettyplease::unparse(&file)))
 }

@@ -1,3 +1,5 @@
+// Written by ci/gen-bindings from NVSHMEM's headers.
+
 pub const NVSHMEM_INIT_ATTR_VER: u32 = 1;
 pub const NVSHMEM_TEAM_CONFIG_MASK_NUM_CONTEXTS: u32 = 1;
 pub const NVSHMEM_TEAM_CONFIG_MASK_UNIQUEID: u32 = 2;
