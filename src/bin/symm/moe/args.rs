@@ -51,6 +51,19 @@ pub(crate) struct Args {
     /// Write the result, or the error, as JSON to FILE; `-`: to standard output, alone
     #[arg(long, value_name = "FILE|-")]
     pub(super) json: Option<PathBuf>,
+    /// Draw traffic, load and times into FILE, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub(super) plot: Option<PathBuf>,
+    /// Write the picture and the table into FILE, as HTML that needs no other file
+    #[arg(long, value_name = "FILE")]
+    pub(super) report: Option<PathBuf>,
+}
+
+impl Args {
+    /// Whether a picture was asked for.
+    pub(super) fn wants_picture(&self) -> bool {
+        self.plot.is_some() || self.report.is_some()
+    }
 }
 
 /// The arguments, read.

@@ -5,7 +5,7 @@
 //! | `args`, `prepare`, `memory` | from the command line to a job that fits |
 //! | `parent` | starts the PEs |
 //! | `pe`, `work`, `ceiling`, `compare` | what one PE does |
-//! | `report`, `say` | what comes out |
+//! | `report`, `picture`, `say` | what comes out |
 
 mod args;
 mod ceiling;
@@ -13,6 +13,7 @@ mod compare;
 mod memory;
 mod parent;
 mod pe;
+mod picture;
 mod prepare;
 mod report;
 mod say;
@@ -28,7 +29,7 @@ use crate::cli::channel::ToParent;
 
 /// Runs the command: as the parent of the PEs, as one of its PEs, or as a PE of a launcher.
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let mut printer = Printer::new(args.json.as_deref());
+    let mut printer = Printer::new(args);
     let failed = |printer: &mut Printer, pe, f| pe::Output::end(printer, pe, &Err(f));
     let parent = match ToParent::from_env() {
         Ok(parent) => parent,

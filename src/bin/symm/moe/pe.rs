@@ -124,5 +124,5 @@ fn steps<T: Element>(
         network: reached.contains(&Reach::Network),
     };
     let shares: Vec<Share> = share(group, "result", &mine, deadline())?;
-    Ok(Done::new(job, world.backend().name(), &shares))
+    Ok(Done::new(job, world.backend().name(), &shares, job.picture))
 }

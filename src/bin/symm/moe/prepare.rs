@@ -32,6 +32,8 @@ pub(super) struct Job {
     pub(super) align: usize,
     pub(super) steps: Option<u64>,
     pub(super) seed: u64,
+    /// Whether a picture of it is wanted.
+    pub(super) picture: bool,
     /// PE and step of the test hook.
     pub(super) corrupt: Option<(usize, i64)>,
 }
@@ -81,6 +83,7 @@ pub(super) fn prepare(
         align: request.align,
         steps: request.steps,
         seed: request.seed.unwrap_or(0),
+        picture: args.wants_picture(),
         corrupt: corrupt()?,
     })
 }

@@ -7,6 +7,7 @@ use symm::DType;
 use symm::moe::owner_of_token;
 
 use super::compare::Mismatch;
+use super::picture::Picture;
 use super::prepare::Job;
 
 /// What one PE measured in a step, in ns; each call alone.
@@ -40,6 +41,8 @@ pub(super) struct Done {
     pub(super) trace: String,
     /// Whether the backend's memory is the host's.
     pub(super) on_host: bool,
+    /// What a picture needs, where one was asked for.
+    pub(super) picture: Option<Picture>,
 }
 
 /// A time over the steps, in µs; each is the maximum over PEs.
@@ -76,6 +79,15 @@ pub(super) struct Load {
     pub(super) min_over_mean: f64,
 }
 
+/// How fast a phase moved its bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Rate {
+    /// 10^9 bytes a second.
+    pub(super) gbps: f64,
+    /// Of the ceiling.
+    pub(super) fraction: f64,
+}
+
 /// What `--json` writes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Report {
@@ -108,7 +120,7 @@ pub(super) struct Report {
 
 impl Done {
     /// The result of all PEs' shares, in PE order.
-    pub(super) fn new(job: &Job, backend: &str, shares: &[Share]) -> Self {
+    pub(super) fn new(job: &Job, backend: &str, shares: &[Share], picture: bool) -> Self {
         let steps = shares.iter().map(|s| s.times.len()).min().unwrap_or(0);
         let slowest = |of: fn(&StepTimes) -> u64| {
             let of_step = |step: usize| shares.iter().map(|s| of(&s.times[step])).max().unwrap_or(0);
@@ -162,7 +174,7 @@ impl Done {
             load: load(&counts.load, counts.rows),
         };
         let trace = format!("{}, layer {}", job.trace_name, job.trace.layer);
-        Done { report, mismatch, trace, on_host }
+        Done { report, mismatch, trace, on_host, picture: picture.then(|| Picture::new(job)) }
     }
 
     /// The `--json` text.
@@ -199,23 +211,43 @@ impl Done {
             "  {:<10}{:>11}{:>11}{:>11}{:>9}{:>12}",
             "", "p50 µs", "p99 µs", "max µs", "GB/s", "of ceiling"
         )?;
-        let moved = |x: f64, of: f64| format!("{x:>9.2}{:>11.0}%", 100.0 * of);
-        for (name, us, rate) in [
-            ("permute", r.permute_us, String::new()),
-            ("dispatch", r.dispatch_us, moved(r.gbps.dispatch, r.fraction.dispatch)),
-            ("combine", r.combine_us, moved(r.gbps.combine, r.fraction.combine)),
-            ("reduce", r.reduce_us, String::new()),
-        ] {
+        for (name, us, rate) in self.phases() {
+            let rate =
+                rate.map(|r| format!("{:>9.2}{:>11.0}%", r.gbps, 100.0 * r.fraction)).unwrap_or_default();
             writeln!(t, "  {name:<10}{:>11.1}{:>11.1}{:>11.1}{rate}", us.p50, us.p99, us.max)?;
         }
-        let what = if self.on_host {
-            "as many processes copying the same bytes at once, wire and local bytes of all PEs"
+        writeln!(t, "  ceiling {:.2} GB/s: {}", r.ceiling_gbps, self.ceiling())?;
+        if r.steps < STEPS_OF_P99 {
+            writeln!(t, "  p99 of fewer than {STEPS_OF_P99} steps is their maximum (--steps N)")?;
+        }
+        Ok(())
+    }
+
+    /// Name, time and rate of each timed phase of a step.
+    pub(super) fn phases(&self) -> [(&'static str, Quantiles, Option<Rate>); 4] {
+        let r = &self.report;
+        let rate = |gbps, fraction| Some(Rate { gbps, fraction });
+        [
+            ("permute", r.permute_us, None),
+            ("dispatch", r.dispatch_us, rate(r.gbps.dispatch, r.fraction.dispatch)),
+            ("combine", r.combine_us, rate(r.gbps.combine, r.fraction.combine)),
+            ("reduce", r.reduce_us, None),
+        ]
+    }
+
+    /// What the ceiling is, and how to read a fraction of it.
+    pub(super) fn ceiling(&self) -> &'static str {
+        if self.on_host {
+            "as many processes copying the same bytes at once, wire and local bytes of all PEs; above 100 % a phase moved \
+             its bytes faster than those copies"
         } else {
             "the copy engines of one GPU with all sending, wire bytes of the busiest"
-        };
-        writeln!(t, "  ceiling {:.2} GB/s: {what}", r.ceiling_gbps)
+        }
     }
 }
+
+/// With fewer steps the nearest rank of the 99th percentile is the last.
+const STEPS_OF_P99: usize = 100;
 
 /// Time from the first begin to the last end. With more PEs than cores some begin when others have ended already: the
 /// longest copy alone would then promise more than the machine can do, and collectives do wait for the last.

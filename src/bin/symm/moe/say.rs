@@ -1,12 +1,14 @@
 //! What a person or a program gets to see.
 
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::args::Args;
 use super::pe::{Output, exit};
+use super::picture::page;
 use super::report::Done;
 use crate::cli::channel::{Message, ToParent};
 use crate::cli::error::{Class, Failure};
@@ -16,17 +18,21 @@ use crate::cli::say::{self, Json, print};
 #[derive(Debug)]
 pub(super) struct Printer {
     json: Json,
+    plot: Option<PathBuf>,
+    report: Option<PathBuf>,
     bar: Option<ProgressBar>,
 }
 
 impl Printer {
-    pub(super) fn new(json: Option<&Path>) -> Self {
-        Printer { json: Json::new(json), bar: None }
+    pub(super) fn new(args: &Args) -> Self {
+        let (plot, report) = (args.plot.clone(), args.report.clone());
+        Printer { json: Json::new(args.json.as_deref()), plot, report, bar: None }
     }
 
     /// Finds out before the work whether the files can be written.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        self.json.check()
+        self.json.check()?;
+        self.plot.iter().chain(&self.report).try_for_each(|path| say::writable(path))
     }
 
     /// Says what there is to say of a result.
@@ -35,9 +41,27 @@ impl Printer {
             Err(f) => self.json.write(&f.json()),
             Ok(done) => {
                 self.json.write(&done.json())?;
+                self.draw(done)?;
                 if self.json.has_stdout() { Ok(()) } else { print(&done.table()) }
             }
         }
+    }
+}
+
+impl Printer {
+    /// Writes the picture files.
+    fn draw(&self, done: &Done) -> Result<(), Failure> {
+        let Some(picture) = &done.picture else { return Ok(()) };
+        let write = |path: &Path, text: String| {
+            std::fs::write(path, text).map_err(|e| Failure::file(Class::Run, path, &e))
+        };
+        if let Some(path) = &self.plot {
+            write(path, picture.svg(done))?;
+        }
+        if let Some(path) = &self.report {
+            write(path, page(picture, done))?;
+        }
+        Ok(())
     }
 }
 

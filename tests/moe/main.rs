@@ -1,5 +1,7 @@
 //! `symm moe`: real runs of the binary, with small rows.
 
+mod picture;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
