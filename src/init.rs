@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use symm_core::bootstrap::{Bootstrap, Local, Unix};
+use symm_core::bootstrap::{Bootstrap, Family, Local};
+use symm_core::config::Token;
 use symm_core::{Config, Error, Result};
 
 use crate::World;
 
-/// Opens the world of this process: settings from the environment, processes of one host.
+/// Opens the world of this process: settings from the environment, PEs by whatever started them.
 ///
-/// `symm run -n N PROGRAM` sets the environment. Without it the world has one PE.
+/// `symm run -n N PROGRAM`, Open MPI's and MPICH's `mpirun`, `srun` and `torchrun` are recognised, in the order of
+/// [`Family`](symm_core::bootstrap::Family). A process that nobody started as one of several has a world of one PE.
 ///
 /// # Collective
 /// Over all PEs of the job, once in a process.
@@ -45,12 +47,27 @@ impl Builder {
         Builder { config }
     }
 
-    /// This process's number and the number of PEs; `job` names the job on this host.
+    /// This process's number and the number of PEs; `job` names the job on this host. Goes before whatever started the
+    /// process.
     #[must_use]
     pub fn pe(mut self, pe: u32, n_pes: u32, job: &str) -> Self {
         self.config.pe = Some(pe);
         self.config.n_pes = Some(n_pes);
         self.config.job = Some(job.to_owned());
+        self
+    }
+
+    /// `HOST:PORT` at which PE 0 listens while the PEs find each other: for PEs on several hosts.
+    #[must_use]
+    pub fn address(mut self, address: &str) -> Self {
+        self.config.address = Some(address.to_owned());
+        self
+    }
+
+    /// The job's secret, equal on all PEs; PEs prove that they have it, it is never sent. Needed over several hosts.
+    #[must_use]
+    pub fn secret(mut self, secret: &str) -> Self {
+        self.config.token = Some(Token(secret.to_owned()));
         self
     }
 
@@ -85,16 +102,16 @@ impl Builder {
     /// # Errors
     /// As [`init`].
     pub fn init(self) -> Result<World> {
-        self.config.check()?;
-        let boot = Unix::join(&self.config)?;
-        World::init(boot, self.config)
+        let boot = start(&self.config)?;
+        self.init_over(boot)
     }
 
-    /// Opens the world over a bootstrap of the caller's.
+    /// Opens the world over a bootstrap of the caller's, which says who the PEs are.
     ///
     /// # Errors
     /// As [`init`].
-    pub fn init_over(self, boot: Arc<dyn Bootstrap>) -> Result<World> {
+    pub fn init_over(mut self, boot: Arc<dyn Bootstrap>) -> Result<World> {
+        settle(&mut self.config, &*boot);
         World::init(boot, self.config)
     }
 
@@ -135,6 +152,34 @@ impl Builder {
     }
 }
 
+/// Connects the PEs of the job, by what `config` names or whatever started this process; what [`Builder::init`] does first.
+///
+/// # Collective
+/// Over all PEs of the job, once in a process.
+///
+/// # Errors
+/// Those of [`bootstrap::start`](symm_core::bootstrap::start).
+pub fn start(config: &Config) -> Result<Arc<dyn Bootstrap>> {
+    symm_core::bootstrap::start(config)
+}
+
+/// Whether `config`, or whatever started this process, makes it one PE of a job; else its world has itself alone.
+///
+/// # Errors
+/// [`Error::Setting`] for a half-set family of variables.
+pub fn is_started(config: &Config) -> Result<bool> {
+    let env = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
+    Ok(Family::find(config, env)?.is_some())
+}
+
+/// Writes into the settings who the PEs of a bootstrap are, as [`Builder::init_over`] does.
+pub fn settle(config: &mut Config, boot: &dyn Bootstrap) {
+    config.pe = Some(boot.pe().0);
+    config.n_pes = Some(boot.n_pes() as u32);
+    // Its name was needed to find the others, and is not any more.
+    config.job.get_or_insert_with(|| "started".to_owned());
+}
+
 /// [`Builder::threads`] with the environment's settings, `SYMM_PE` and its family left out.
 ///
 /// # Errors
@@ -143,7 +188,7 @@ pub fn threads<F>(n: usize, body: F) -> Result<()>
 where
     F: Fn(World) -> Result<()> + Send + Sync,
 {
-    let family = ["SYMM_PE", "SYMM_N_PES", "SYMM_JOB"];
+    let family = ["SYMM_PE", "SYMM_N_PES", "SYMM_JOB", "SYMM_ADDR", "SYMM_BOOTSTRAP"];
     let outside = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
     let config = Config::from_lookup(|name| if family.contains(&name) { None } else { outside(name) })?;
     Builder::from_config(config).threads(n, body)

@@ -47,7 +47,8 @@ pub struct Launcher {
     pub program: OsString,
     /// Its arguments, equal for all PEs.
     pub args: Vec<OsString>,
-    /// Variables added to the inherited environment. `SYMM_PE`, `SYMM_N_PES` and `SYMM_JOB` are always the launcher's.
+    /// Variables added to the inherited environment. `SYMM_PE`, `SYMM_N_PES`, `SYMM_JOB`
+    /// and `SYMM_TOKEN` are always the launcher's, and `SYMM_ADDR` and `SYMM_BOOTSTRAP` are taken out.
     pub env: Vec<(OsString, OsString)>,
     /// Let the others go on when a PE fails. Default: they are ended.
     pub keep_going: bool,
@@ -81,8 +82,8 @@ impl Launcher {
 
     /// Starts all PEs and returns once all have ended.
     ///
-    /// The PEs are direct children of this process. They get `SYMM_PE`, `SYMM_N_PES` and a `SYMM_JOB` that nobody can
-    /// guess; PE 0 inherits standard input, the others have none. When one exits with another code than 0 or is ended by a
+    /// The PEs are direct children of this process. They get `SYMM_PE`, `SYMM_N_PES`, and a `SYMM_JOB` and a
+    /// `SYMM_TOKEN` that nobody can guess; PE 0 inherits standard input, the others have none. When one exits with another code than 0 or is ended by a
     /// signal, the rest get SIGTERM and, after [`grace`](Self::grace), SIGKILL, unless [`keep_going`](Self::keep_going).
     /// If the calling thread or the process dies, the PEs are killed by the system. Output of processes that PEs
     /// leave behind is not waited for.

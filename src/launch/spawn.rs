@@ -24,8 +24,20 @@ pub(super) struct Pipes {
     pub(super) stderr: OwnedFd,
 }
 
-/// A job name of 128 random bits.
-pub(super) fn job() -> Result<String> {
+/// What names a job and what its PEs prove to know.
+pub(super) struct Names {
+    job: String,
+    token: String,
+}
+
+impl Names {
+    pub(super) fn new() -> Result<Self> {
+        Ok(Names { job: random()?, token: random()? })
+    }
+}
+
+/// 128 random bits as text.
+fn random() -> Result<String> {
     let mut bytes = [0_u8; 16];
     // SAFETY: the buffer is live and as long as said. Up to 256 bytes come whole once the system's pool is ready.
     let n = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
@@ -37,10 +49,13 @@ pub(super) fn job() -> Result<String> {
 
 impl Process {
     /// Starts PE `pe`. It dies with the calling thread.
-    pub(super) fn start(launcher: &Launcher, job: &str, pe: usize) -> Result<(Self, Option<Pipes>)> {
+    pub(super) fn start(launcher: &Launcher, names: &Names, pe: usize) -> Result<(Self, Option<Pipes>)> {
         let mut command = Command::new(&launcher.program);
         command.args(&launcher.args).envs(launcher.env.iter().map(|(k, v)| (k, v)));
-        command.env("SYMM_PE", pe.to_string()).env("SYMM_N_PES", launcher.n.to_string()).env("SYMM_JOB", job);
+        command.env("SYMM_PE", pe.to_string()).env("SYMM_N_PES", launcher.n.to_string());
+        command.env("SYMM_JOB", &names.job).env("SYMM_TOKEN", &names.token);
+        // A job that itself is started by something else.
+        command.env_remove("SYMM_ADDR").env_remove("SYMM_BOOTSTRAP");
         if pe > 0 {
             command.stdin(Stdio::null());
         }

@@ -60,10 +60,10 @@ struct Job<'a> {
 
 impl Job<'_> {
     fn start(&mut self) -> Result<Option<Relay>> {
-        let name = spawn::job()?;
+        let names = spawn::Names::new()?;
         let mut pipes = Vec::new();
         for pe in 0..self.launcher.n {
-            let (process, pipe) = Process::start(self.launcher, &name, pe)?;
+            let (process, pipe) = Process::start(self.launcher, &names, pe)?;
             self.pes.push(process);
             pipes.extend(pipe);
         }

@@ -1,5 +1,6 @@
 //! Every `SYMM_*` setting, in one documented struct.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -16,8 +17,26 @@ pub struct Config {
     /// `SYMM_N_PES`: processes in the world, 1 or more. Set by `symm run`. Unset: 1. *Equal.*
     pub n_pes: Option<u32>,
     /// `SYMM_JOB`: name of the job, which keeps jobs on one host apart; letters, digits, `-`, `_`, `.`, 64 at most.
-    /// Set by `symm run`; needed when `n_pes` is above 1.
+    /// Set by `symm run`; needed when `n_pes` is above 1 and there is no `address`.
     pub job: Option<String>,
+    /// `SYMM_BOOTSTRAP`: how the PEs find each other. `auto` (default) takes what is there, in the order of
+    /// [`Family`](crate::bootstrap::Family); `symm`, `pmix`, `pmi`, `torchrun`, `slurm` and (feature `mpi`) `mpi` name one,
+    /// `alone` is a world of one PE whatever started it.
+    pub bootstrap: String,
+    /// `SYMM_ADDR`: `HOST:PORT` at which PE 0 listens while the PEs find each other, for PEs on several hosts. Unset: all
+    /// are on this host.
+    pub address: Option<String>,
+    /// `SYMM_PORT`: the port for that under torchrun. Unset: `MASTER_PORT` + 1, since torchrun's store has `MASTER_PORT`.
+    pub port: Option<u16>,
+    /// `SYMM_TOKEN`: the job's secret, equal on all PEs and known to nobody else. Never sent: PEs prove that they have it.
+    /// Set by `symm run`; PMIx, PMI and MPI carry one by themselves. Other starts over several hosts are refused without.
+    pub token: Option<Token>,
+    /// `SYMM_INSECURE`: `1` lets PEs on several hosts start without a secret: whoever reaches the ports can join.
+    /// Default 0.
+    pub insecure: bool,
+    /// `SYMM_IFNAME`: beginnings of the names of the network interfaces over which PEs of several hosts connect, with
+    /// commas between them. Unset: all that are up.
+    pub interfaces: Option<String>,
     /// `SYMM_BACKEND`: `auto` (default), `host`, `cuda`, `nvshmem`. *Equal.*
     pub backend: String,
     /// `SYMM_HOST_NODES`: splits the PEs of the host backend into this many made-up nodes with no pointers between
@@ -56,6 +75,12 @@ impl Default for Config {
             pe: None,
             n_pes: None,
             job: None,
+            bootstrap: "auto".to_owned(),
+            address: None,
+            port: None,
+            token: None,
+            insecure: false,
+            interfaces: None,
             backend: "auto".to_owned(),
             host_nodes: 1,
             host_seed: 0,
@@ -69,6 +94,19 @@ impl Default for Config {
             disable_multicast: false,
             allow_shared_gpu: false,
         }
+    }
+}
+
+/// Values of `SYMM_BOOTSTRAP`.
+const BOOTSTRAPS: [&str; 8] = ["auto", "symm", "pmix", "pmi", "torchrun", "slurm", "mpi", "alone"];
+
+/// A secret text; `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(pub String);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
     }
 }
 
@@ -109,6 +147,14 @@ impl Config {
         c.pe = number(&get, "SYMM_PE", (0, max32))?;
         c.n_pes = number(&get, "SYMM_N_PES", (1, 1 << 20))?;
         c.job = get("SYMM_JOB");
+        if let Some(b) = get("SYMM_BOOTSTRAP") {
+            c.bootstrap = b;
+        }
+        c.address = get("SYMM_ADDR");
+        c.port = number(&get, "SYMM_PORT", (1, 65535))?;
+        c.token = get("SYMM_TOKEN").map(Token);
+        c.insecure = number::<u64>(&get, "SYMM_INSECURE", (0, 1))? == Some(1);
+        c.interfaces = get("SYMM_IFNAME");
         if let Some(b) = get("SYMM_BACKEND") {
             c.backend = b;
         }
@@ -159,8 +205,15 @@ impl Config {
             (None, Some(_)) => return wrong("SYMM_PE", &"unset", "a number, since SYMM_N_PES is set"),
             _ => {}
         }
-        if self.n_pes.unwrap_or(1) > 1 && self.job.is_none() {
-            return wrong("SYMM_JOB", &"unset", "a name, since SYMM_N_PES is above 1");
+        if self.n_pes.unwrap_or(1) > 1 && self.job.is_none() && self.address.is_none() {
+            let expected = "a name, since SYMM_N_PES is above 1 and there is no SYMM_ADDR";
+            return wrong("SYMM_JOB", &"unset", expected);
+        }
+        if self.address.is_some() && self.n_pes.is_none() {
+            return wrong("SYMM_N_PES", &"unset", "a number, since SYMM_ADDR is set");
+        }
+        if !BOOTSTRAPS.contains(&self.bootstrap.as_str()) {
+            return wrong("SYMM_BOOTSTRAP", &self.bootstrap, &BOOTSTRAPS.join(", "));
         }
         if let Some(job) = &self.job {
             let fine = |ch: char| ch.is_ascii_alphanumeric() || "-_.".contains(ch);
@@ -216,6 +269,10 @@ mod tests {
             (&[("SYMM_PE", "1"), ("SYMM_N_PES", "2")], "SYMM_JOB"),
             (&[("SYMM_PE", "x"), ("SYMM_N_PES", "2")], "SYMM_PE"),
             (&[("SYMM_JOB", "a b")], "SYMM_JOB"),
+            (&[("SYMM_ADDR", "host:1")], "SYMM_N_PES"),
+            (&[("SYMM_BOOTSTRAP", "ssh")], "SYMM_BOOTSTRAP"),
+            (&[("SYMM_PORT", "0")], "SYMM_PORT"),
+            (&[("SYMM_INSECURE", "yes")], "SYMM_INSECURE"),
             (&[("SYMM_BACKEND", "tpu")], "SYMM_BACKEND"),
             (&[("SYMM_HOST_NODES", "0")], "SYMM_HOST_NODES"),
             (&[("SYMM_SIGNAL_PAD_BYTES", "10")], "SYMM_SIGNAL_PAD_BYTES"),
@@ -227,6 +284,13 @@ mod tests {
                 other => panic!("{vars:?}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_secret_is_not_shown() {
+        let config = with(&[("SYMM_TOKEN", "hush")]).expect("allowed");
+        assert_eq!(config.token, Some(Token("hush".to_owned())));
+        assert!(!format!("{config:?}").contains("hush"));
     }
 
     #[test]

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use symm_core::bootstrap::{Bootstrap, Group, Tag, Unix};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use symm_core::bootstrap::{Bootstrap, Group, Identity, Secret, Sockets, Tag, Unix, Whereabouts};
 use symm_core::{Config, Deadline, Error, Pe, Result};
 
 const T: Tag = Tag { team: 3, seq: 0 };
@@ -60,7 +62,7 @@ fn start_up_names_every_pe_that_did_not_come() {
         c
     }));
     match &ends[0] {
-        Err(Error::Timeout { op: "init", late, expected: 4, got: 1, .. }) => {
+        Err(Error::Timeout { op: "init", late, expected: 5, got: 2, .. }) => {
             assert_eq!(*late, [Pe(0), Pe(2), Pe(4)]);
         }
         other => panic!("{other:?}"),
@@ -115,15 +117,30 @@ fn knock(address: &SocketAddr) -> UnixStream {
     }
 }
 
-/// A greeting as a PE sends it.
+/// Sizes of a greeting, an answer and a proof.
+const HELLO: usize = 8 + 5 * 4 + 64 + 32;
+const REPLY: usize = 8 + 4 * 4 + 32 + 32;
+
+/// A greeting as a PE sends it to PE 0.
 fn greeting(version: u32, n_pes: u32, pe: u32, name: &str) -> Vec<u8> {
     let mut bytes = b"symmboot".to_vec();
-    for w in [version, n_pes, pe, name.len() as u32] {
+    for w in [version, n_pes, pe, 0, name.len() as u32] {
         bytes.extend(w.to_le_bytes());
     }
     bytes.extend(name.as_bytes());
-    bytes.resize(8 + 16 + 64, 0);
+    bytes.resize(HELLO, 0);
     bytes
+}
+
+/// Greets PE 0, takes its answer and proves to know `key`.
+fn shake(s: &mut UnixStream, hello: &[u8], key: &[u8]) -> [u8; REPLY] {
+    s.write_all(hello).expect("room for a greeting");
+    let mut answer = [0; REPLY];
+    s.read_exact(&mut answer).expect("an answer");
+    let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key).expect("any length");
+    [&b"connect"[..], hello, &answer].iter().for_each(|part| mac.update(part));
+    s.write_all(&mac.finalize().into_bytes()).expect("room for a proof");
+    answer
 }
 
 #[test]
@@ -144,8 +161,8 @@ fn strangers_at_the_door_are_dropped_and_the_job_starts() {
         match round % 5 {
             0 => bytes.clear(),
             1 => bytes = b"symmboot".to_vec(),
-            2 => bytes = greeting(1, 2, 7, &name),
-            3 => bytes = greeting(1, 2, 1, "another-job"),
+            2 => bytes = greeting(2, 2, 7, &name),
+            3 => bytes = greeting(2, 2, 1, "another-job"),
             _ => {}
         }
         // Fails where the other end hung up already.
@@ -154,8 +171,8 @@ fn strangers_at_the_door_are_dropped_and_the_job_starts() {
     }
     // One that announces a job name of 4 GiB.
     let mut s = knock(&door);
-    let mut bytes = greeting(1, 2, 1, &name);
-    bytes[20..24].fill(0xff);
+    let mut bytes = greeting(2, 2, 1, &name);
+    bytes[24..28].fill(0xff);
     s.write_all(&bytes).expect("room for a greeting");
     assert_eq!(s.read(&mut [0; 8]).expect("closed"), 0, "dropped without an answer");
     let one = Unix::join(&config(&name, 1, 2)).expect("let in among strangers");
@@ -178,8 +195,13 @@ fn impostor() -> (UnixStream, Arc<dyn Bootstrap>) {
     let c = config(&name, 0, 2);
     let zero = thread::spawn(move || Unix::join(&c));
     let mut s = knock(&address(&name, 0));
-    s.write_all(&greeting(1, 2, 1, &name)).expect("room for a greeting");
-    s.read_exact(&mut [0; 24]).expect("a welcome");
+    shake(&mut s, &greeting(2, 2, 1, &name), b"");
+    // Its part in the exchange by which the world meets: a frame of that team, without a payload.
+    let mut frame = b"symf\x01\0\0\0".to_vec();
+    frame.extend([0; 8]);
+    frame.extend(b"meet....");
+    frame.extend([0; 8]);
+    s.write_all(&frame).expect("room");
     (s, zero.join().expect("no panic").expect("complete"))
 }
 
@@ -188,17 +210,27 @@ fn a_pe_number_that_is_here_already_is_refused() {
     let name = job();
     let c = config(&name, 0, 3);
     let zero = thread::spawn(move || Unix::join(&c));
-    let mut answers = [[0; 24]; 2];
+    let meet = |s: &mut UnixStream| {
+        let mut frame = b"symf\x01\0\0\0".to_vec();
+        frame.extend([0; 8]);
+        frame.extend(b"meet....");
+        frame.extend([0; 8]);
+        s.write_all(&frame).expect("room");
+    };
+    let mut answers = [[0; REPLY]; 2];
     let mut first = Vec::new();
     for answer in &mut answers {
         let mut s = knock(&address(&name, 0));
-        s.write_all(&greeting(1, 3, 1, &name)).expect("room for a greeting");
-        s.read_exact(answer).expect("an answer");
+        *answer = shake(&mut s, &greeting(2, 3, 1, &name), b"");
+        // Until it has seen the proof, the second is as welcome as the first.
+        thread::sleep(Duration::from_millis(50));
         first.push(s);
     }
     assert_eq!((answers[0][8], answers[1][8]), (0, 3), "welcome, then duplicate");
     let mut s = knock(&address(&name, 0));
-    s.write_all(&greeting(1, 3, 2, &name)).expect("room for a greeting");
+    shake(&mut s, &greeting(2, 3, 2, &name), b"");
+    meet(&mut first[0]);
+    meet(&mut s);
     let zero = zero.join().expect("no panic").expect("the duplicate changed nothing");
     assert_eq!(zero.failed(), []);
 }
@@ -235,13 +267,45 @@ fn another_version_fails_with_both_numbers() {
     let name = job();
     let c = config(&name, 0, 2);
     let zero = thread::spawn(move || Unix::join(&c).map(drop));
-    let mut s = knock(&address(&name, 0));
-    s.write_all(&greeting(2, 2, 1, &name)).expect("room for a greeting");
-    let mut answer = [0; 24];
-    s.read_exact(&mut answer).expect("an answer");
-    assert_eq!(answer[8..16], [1, 0, 0, 0, 1, 0, 0, 0], "verdict and version");
+    let answer = shake(&mut knock(&address(&name, 0)), &greeting(3, 2, 1, &name), b"");
+    assert_eq!(answer[8..16], [1, 0, 0, 0, 2, 0, 0, 0], "verdict and version");
     let e = zero.join().expect("no panic").expect_err("cannot work");
-    assert!(e.to_string().contains("version 2") && e.to_string().contains("version 1"), "{e}");
+    assert!(e.to_string().contains("version 3") && e.to_string().contains("version 2"), "{e}");
+}
+
+#[test]
+fn whoever_does_not_know_the_secret_changes_nothing_and_is_counted() {
+    let name = job();
+    let join = |pe: usize| {
+        let identity = Identity { pe: pe.into(), n_pes: 2, job: name.clone(), secret: Secret::new(b"right") };
+        thread::spawn(|| Sockets::join(identity, Whereabouts::OneHost, long()))
+    };
+    let zero = join(0);
+    // A wrong secret; the right one with a size that would end the job if it were believed; its own answer sent back.
+    shake(&mut knock(&address(&name, 0)), &greeting(2, 2, 1, &name), b"wrong");
+    shake(&mut knock(&address(&name, 0)), &greeting(2, 3, 1, &name), b"");
+    let mut mirror = knock(&address(&name, 0));
+    mirror.write_all(&greeting(2, 2, 1, &name)).expect("room for a greeting");
+    let mut answer = [0; REPLY];
+    mirror.read_exact(&mut answer).expect("an answer");
+    mirror.write_all(&answer[REPLY - 32..]).expect("room for a proof");
+    thread::sleep(Duration::from_millis(50));
+    let one = join(1);
+    let world = [zero, one].map(|t| t.join().expect("no panic").expect("complete"));
+    assert_eq!(world[0].strangers(), 3);
+    assert!(works(&world.map(|b| b as Arc<dyn Bootstrap>)));
+    // A PE with another secret is told so by the one it meets, which goes on waiting.
+    let name = job();
+    let ends = ["right", "wrong"].into_iter().enumerate().map(|(pe, secret)| {
+        let secret = Secret::new(secret.as_bytes());
+        let identity = Identity { pe: pe.into(), n_pes: 2, job: name.clone(), secret };
+        let limit = Duration::from_secs(1);
+        thread::spawn(move || Sockets::join(identity, Whereabouts::OneHost, Deadline::after(limit)))
+    });
+    let ends: Vec<_> = ends.collect();
+    let ends = ends.into_iter().map(|t| t.join().expect("no panic").expect_err("no world"));
+    let text: Vec<String> = ends.map(|e| e.to_string()).collect();
+    assert!(text.iter().any(|t| t.contains("does not know the job's secret")), "{text:?}");
 }
 
 #[test]

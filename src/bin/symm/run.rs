@@ -9,8 +9,9 @@ use symm::launch::{Launcher, Output, Status};
 
 /// Start a program on several PEs of this machine
 ///
-/// Every PE gets SYMM_PE, SYMM_N_PES and SYMM_JOB, which symm::init reads. Lines of output are
-/// passed on after "[PE k] "; PE 0 has the standard input. When a PE fails, the others are ended.
+/// Every PE gets SYMM_PE, SYMM_N_PES, SYMM_JOB and SYMM_TOKEN, which symm::init reads. Lines of
+/// output are passed on after "[PE k] "; PE 0 has the standard input. When a PE fails, the others
+/// are ended.
 ///
 /// Exit status:
 ///   0       all PEs exited with 0

@@ -1,12 +1,20 @@
 //! Collectives over a [`Bootstrap`], for a subset of PEs with a counter of its own.
+//!
+//! Up to [`FLAT`] members send each other their parts directly: one message on the critical path, and who is late is seen
+//! by everybody. Larger teams gather along a binomial tree and send the result back along it: 2·(W − 1) messages in all,
+//! 2·⌈log2 W⌉ on the critical path, and connections only between neighbours.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::tree::{self, Place};
 use super::{Bootstrap, Tag};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::pe::Pe;
+
+/// Most members that send their parts to each other directly.
+pub(super) const FLAT: usize = 8;
 
 /// The members of a team as the bootstrap sees them.
 #[derive(Debug)]
@@ -101,9 +109,24 @@ impl Group {
     /// Over the group, in the same order on every member.
     ///
     /// # Errors
-    /// [`Error::Timeout`] naming *every* member that had not come; [`Error::PeerFailed`] for the first that is gone.
+    /// [`Error::Timeout`] naming the members that had not come, every one of them unless more than a thousand are late;
+    /// the bootstraps are asked for that, so it takes up to half a second longer than the deadline in a large group.
+    /// [`Error::PeerFailed`] for one that is gone.
     pub fn all_gather(&self, op: &'static str, mine: &[u8], deadline: Deadline) -> Result<Vec<Vec<u8>>> {
         let tag = self.next_tag();
+        match self.members.len() {
+            0..=FLAT => self.gather_flat(op, tag, mine, deadline),
+            _ => self.gather_by_tree(op, tag, mine, deadline),
+        }
+    }
+
+    fn gather_flat(
+        &self,
+        op: &'static str,
+        tag: Tag,
+        mine: &[u8],
+        deadline: Deadline,
+    ) -> Result<Vec<Vec<u8>>> {
         let w = self.members.len();
         for step in 1..w {
             // Each rank starts with its right neighbour, so that no receiver is everybody's first.
@@ -117,29 +140,69 @@ impl Group {
         for step in 1..w {
             let rank = (self.my_rank + w - step) % w;
             let from = self.members[rank];
-            match self.boot.recv(from, tag, deadline) {
+            match self.boot.recv_among(from, tag, &self.members, deadline) {
                 Ok(m) => parts[rank] = m.payload,
                 Err(Error::Timeout { .. }) => late.push(from),
                 Err(e) => failed = failed.or(Some(e)),
             }
         }
-        if let Some(e) = failed {
-            return Err(e);
+        match failed {
+            Some(e) => Err(e),
+            None if !late.is_empty() => Err(self.timeout(op, late, deadline)),
+            None => Ok(parts),
         }
-        if !late.is_empty() {
-            late.sort();
-            let got = (w - late.len()) as u64;
-            let expected = w as u64;
-            return Err(Error::Timeout {
-                op,
-                phase: "exchange",
-                late,
-                expected,
-                got,
-                waited: deadline.waited(),
-            });
+    }
+
+    fn gather_by_tree(
+        &self,
+        op: &'static str,
+        tag: Tag,
+        mine: &[u8],
+        deadline: Deadline,
+    ) -> Result<Vec<Vec<u8>>> {
+        let place = self.place(self.my_rank);
+        let mut waits_for: Vec<Pe> = place.children().map(|rank| self.members[rank]).collect();
+        self.boot.progress(tag, &waits_for);
+        let receive =
+            |from: Pe, waits_for: &[Pe]| match self.boot.recv_among(from, tag, &self.members, deadline) {
+                Err(Error::Timeout { .. }) => Err(self.timeout(op, self.find_late(tag, waits_for), deadline)),
+                other => other,
+            };
+        let mut packed = Vec::new();
+        tree::pack(&mut packed, mine);
+        for child in place.children() {
+            let below = receive(self.members[child], &waits_for)?.payload;
+            packed.extend_from_slice(&below);
+            waits_for.remove(0);
+            self.boot.progress(tag, &waits_for);
         }
+        let mut sender = self.members[self.my_rank];
+        if let Some(parent) = place.parent() {
+            sender = self.members[parent];
+            self.boot.send(sender, tag, &packed, &[])?;
+            self.boot.progress(tag, &[sender]);
+            packed = receive(sender, &[sender])?.payload;
+        }
+        // Before anything is passed on: what does not decode here does not decode anywhere.
+        let parts = tree::unpack(op, sender, &packed, self.members.len())?;
+        // The largest subtree has the longest way to go.
+        for child in place.children().rev() {
+            self.boot.send(self.members[child], tag, &packed, &[])?;
+        }
+        self.boot.progress(tag, &[]);
         Ok(parts)
+    }
+
+    fn timeout(&self, op: &'static str, late: Vec<Pe>, deadline: Deadline) -> Error {
+        let mut late = late;
+        late.sort();
+        let expected = self.members.len() as u64;
+        let got = expected - late.len() as u64;
+        Error::Timeout { op, phase: "exchange", late, expected, got, waited: deadline.waited() }
+    }
+
+    pub(super) fn place(&self, rank: usize) -> Place {
+        Place::new(rank, self.members.len())
     }
 
     /// Returns once every member has called it.

@@ -4,7 +4,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use super::mailbox::Mailbox;
-use super::{Bootstrap, Liveness, Message, Tag};
+use super::{Bootstrap, Liveness, Message, Presence, Tag};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::pe::Pe;
@@ -35,7 +35,10 @@ impl Local {
     /// Ends this PE as `kill -9` would: peers' observers are told, their `recv` of missing messages gives
     /// [`Error::PeerFailed`]. Own calls fail from now on. Idempotent; nothing after [`close`](Bootstrap::close).
     pub fn die(&self) {
-        self.end("this PE died", |peer, me| peer.peer_failed(me, "it ended without a goodbye"));
+        self.end("this PE died", |peer, me| {
+            peer.peer_ended(me);
+            peer.peer_failed(me, "it ended without a goodbye");
+        });
     }
 
     fn mine(&self) -> &Mailbox {
@@ -76,7 +79,19 @@ impl Bootstrap for Local {
     }
 
     fn recv(&self, from: Pe, tag: Tag, deadline: Deadline) -> Result<Message> {
-        self.mine().recv(from, tag, deadline)
+        self.mine().recv(from, tag, &[], deadline)
+    }
+
+    fn recv_among(&self, from: Pe, tag: Tag, among: &[Pe], deadline: Deadline) -> Result<Message> {
+        self.mine().recv(from, tag, among, deadline)
+    }
+
+    fn progress(&self, tag: Tag, waits_for: &[Pe]) {
+        self.mine().progress(tag, waits_for);
+    }
+
+    fn ask(&self, pes: &[Pe], tag: Tag, _deadline: Deadline) -> Vec<Option<Presence>> {
+        pes.iter().map(|pe| self.boxes.get(pe.index()).map(|b| b.presence(tag))).collect()
     }
 
     fn watch(&self, observer: Arc<dyn Liveness>) {
@@ -85,6 +100,11 @@ impl Bootstrap for Local {
 
     fn failed(&self) -> Vec<Pe> {
         self.mine().failed()
+    }
+
+    // One that said goodbye may still have operations queued, and its process goes on.
+    fn ended(&self) -> Vec<Pe> {
+        self.mine().ended()
     }
 
     fn close(&self) {

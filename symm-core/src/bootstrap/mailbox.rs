@@ -1,35 +1,45 @@
 //! What one PE has received and knows of its peers; shared by every bootstrap.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::{Liveness, Message, Tag};
+use super::{Liveness, Message, Presence, Tag};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::pe::Pe;
 
-/// What is known of a peer.
+/// How a peer went.
 #[derive(Clone, Debug)]
-enum Peer {
-    Alive,
+enum Gone {
     /// Said goodbye.
     Left,
-    /// Gone without a goodbye, and how that was noticed.
+    /// Without a goodbye, and how that was noticed.
     Failed(String),
 }
 
+#[derive(Default)]
 struct State {
-    peers: Vec<Peer>,
+    /// Peers that are gone; a large world has few of them.
+    gone: BTreeMap<Pe, Gone>,
+    /// Peers whose end is proven.
+    ended: BTreeSet<Pe>,
     messages: HashMap<(Pe, Tag), VecDeque<Message>>,
     observers: Vec<Arc<dyn Liveness>>,
+    /// How far this PE is in each team's latest exchange: its number, and whom it waits for.
+    progress: HashMap<u64, (u64, Vec<Pe>)>,
+    /// Questions that were asked, and the answers that came.
+    answers: HashMap<(Pe, Tag), Option<Presence>>,
+    /// Why the world cannot be completed.
+    broken: Option<Error>,
     /// Why this PE's own end is closed.
     closed: Option<&'static str>,
 }
 
 /// Messages of one PE, keyed by sender and tag, and the state of its peers.
 pub(super) struct Mailbox {
+    n_pes: usize,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -39,7 +49,7 @@ impl fmt::Debug for Mailbox {
         let s = self.lock();
         let waiting: usize = s.messages.values().map(VecDeque::len).sum();
         f.debug_struct("Mailbox")
-            .field("peers", &s.peers)
+            .field("gone", &s.gone)
             .field("messages", &waiting)
             .field("observers", &s.observers.len())
             .field("closed", &s.closed)
@@ -49,13 +59,11 @@ impl fmt::Debug for Mailbox {
 
 impl Mailbox {
     pub(super) fn new(n_pes: usize) -> Self {
-        let state = State {
-            peers: vec![Peer::Alive; n_pes],
-            messages: HashMap::new(),
-            observers: Vec::new(),
-            closed: None,
-        };
-        Mailbox { state: Mutex::new(state), changed: Condvar::new() }
+        Mailbox { n_pes, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    pub(super) fn n_pes(&self) -> usize {
+        self.n_pes
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -66,20 +74,17 @@ impl Mailbox {
     /// Stores a message. What arrives after this PE closed, or after its sender is known to be gone, is dropped.
     pub(super) fn deliver(&self, from: Pe, tag: Tag, message: Message) {
         let mut s = self.lock();
-        let alive = matches!(s.peers.get(from.index()), Some(Peer::Alive));
-        if alive && s.closed.is_none() {
+        if !s.gone.contains_key(&from) && s.closed.is_none() {
             s.messages.entry((from, tag)).or_default().push_back(message);
             drop(s);
             self.changed.notify_all();
         }
     }
 
-    /// See [`Bootstrap::recv`](super::Bootstrap::recv).
-    pub(super) fn recv(&self, from: Pe, tag: Tag, deadline: Deadline) -> Result<Message> {
+    /// See [`Bootstrap::recv_among`](super::Bootstrap::recv_among); with nobody `among` it is a plain `recv`.
+    pub(super) fn recv(&self, from: Pe, tag: Tag, among: &[Pe], deadline: Deadline) -> Result<Message> {
+        self.check_pe("recv", "from", from)?;
         let mut s = self.lock();
-        if from.index() >= s.peers.len() {
-            return Err(outside("recv", "from", from, s.peers.len()));
-        }
         loop {
             if let Some(why) = s.closed {
                 return Err(Error::Bootstrap { call: "recv", why: why.to_owned() });
@@ -92,7 +97,15 @@ impl Mailbox {
                 }
                 return Ok(message);
             }
-            gone("recv", from, &s.peers[from.index()])?;
+            if let Some(e) = &s.broken {
+                return Err(e.clone());
+            }
+            gone("recv", &s, from)?;
+            if !among.is_empty() {
+                // One that said goodbye had done its part.
+                let failed = |(pe, how): &(&Pe, &Gone)| matches!(how, Gone::Failed(_)) && among.contains(pe);
+                s.gone.iter().find(failed).map_or(Ok(()), |(pe, _)| gone("recv", &s, *pe))?;
+            }
             let left = deadline.left();
             if left.is_zero() {
                 return Err(Error::Timeout {
@@ -108,15 +121,23 @@ impl Mailbox {
         }
     }
 
+    fn check_pe(&self, op: &'static str, argument: &'static str, pe: Pe) -> Result<()> {
+        if pe.index() < self.n_pes {
+            return Ok(());
+        }
+        Err(Error::argument(op, argument, format!("PE {pe}"), format!("a PE below {}", self.n_pes)))
+    }
+
     /// Whether a message can be sent to `to`.
     pub(super) fn check_send(&self, to: Pe) -> Result<()> {
+        self.check_pe("send", "to", to)?;
         let s = self.lock();
         if let Some(why) = s.closed {
             return Err(Error::Bootstrap { call: "send", why: why.to_owned() });
         }
-        match s.peers.get(to.index()) {
-            Some(peer) => gone("send", to, peer),
-            None => Err(outside("send", "to", to, s.peers.len())),
+        match &s.broken {
+            Some(e) => Err(e.clone()),
+            None => gone("send", &s, to),
         }
     }
 
@@ -127,7 +148,7 @@ impl Mailbox {
             if let Some(why) = s.closed {
                 return Err(Error::Bootstrap { call, why: why.to_owned() });
             }
-            gone(call, pe, &s.peers[pe.index()])?;
+            gone(call, &s, pe)?;
             let left = deadline.left();
             if left.is_zero() {
                 return Ok(());
@@ -137,12 +158,13 @@ impl Mailbox {
     }
 
     /// Marks `pe` as gone without a goodbye and tells the observers, unless it left or failed before or this PE closed.
-    pub(super) fn peer_failed(&self, pe: Pe, why: &str) {
+    /// Returns whether this was new.
+    pub(super) fn peer_failed(&self, pe: Pe, why: &str) -> bool {
         let mut s = self.lock();
-        match s.peers.get_mut(pe.index()) {
-            Some(peer @ Peer::Alive) => *peer = Peer::Failed(why.to_owned()),
-            _ => return,
+        if pe.index() >= self.n_pes || s.gone.contains_key(&pe) {
+            return false;
         }
+        s.gone.insert(pe, Gone::Failed(why.to_owned()));
         let observers = if s.closed.is_some() { Vec::new() } else { s.observers.clone() };
         drop(s);
         self.changed.notify_all();
@@ -153,16 +175,70 @@ impl Mailbox {
                 log::error!("an observer panicked when it was told that PE {pe} failed");
             }
         }
+        true
     }
 
     /// Marks `pe` as having said goodbye.
     pub(super) fn peer_left(&self, pe: Pe) {
         let mut s = self.lock();
-        if let Some(peer @ Peer::Alive) = s.peers.get_mut(pe.index()) {
-            *peer = Peer::Left;
-        }
+        s.gone.entry(pe).or_insert(Gone::Left);
         drop(s);
         self.changed.notify_all();
+    }
+
+    /// The end of `pe` is proven. Returns whether this was new.
+    pub(super) fn peer_ended(&self, pe: Pe) -> bool {
+        self.lock().ended.insert(pe)
+    }
+
+    /// See [`Bootstrap::ended`](super::Bootstrap::ended).
+    pub(super) fn ended(&self) -> Vec<Pe> {
+        self.lock().ended.iter().copied().collect()
+    }
+
+    /// The world cannot be completed: every wait and send ends with this error. The first one stands.
+    pub(super) fn break_off(&self, error: Error) {
+        self.lock().broken.get_or_insert(error);
+        self.changed.notify_all();
+    }
+
+    /// See [`Bootstrap::progress`](super::Bootstrap::progress).
+    pub(super) fn progress(&self, tag: Tag, waits_for: &[Pe]) {
+        self.lock().progress.insert(tag.team, (tag.seq, waits_for.to_vec()));
+    }
+
+    /// What this PE answers when it is asked about `tag`.
+    pub(super) fn presence(&self, tag: Tag) -> Presence {
+        match self.lock().progress.get(&tag.team) {
+            Some((seq, waits_for)) if *seq == tag.seq => Presence::WaitsFor(waits_for.clone()),
+            Some((seq, _)) if *seq > tag.seq => Presence::Past,
+            _ => Presence::NotYet,
+        }
+    }
+
+    /// Notes that `pe` is about to be asked about `tag`.
+    pub(super) fn expect_answer(&self, pe: Pe, tag: Tag) {
+        self.lock().answers.insert((pe, tag), None);
+    }
+
+    /// An answer came; one that nobody waits for is dropped.
+    pub(super) fn answered(&self, pe: Pe, tag: Tag, presence: Presence) {
+        if let Some(answer) = self.lock().answers.get_mut(&(pe, tag)) {
+            *answer = Some(presence);
+        }
+        self.changed.notify_all();
+    }
+
+    /// The answers of `pes` about `tag`: waits until all have come or cannot come, or the deadline.
+    pub(super) fn take_answers(&self, pes: &[Pe], tag: Tag, deadline: Deadline) -> Vec<Option<Presence>> {
+        let mut s = self.lock();
+        let open = |s: &State| {
+            pes.iter().any(|pe| !s.gone.contains_key(pe) && matches!(s.answers.get(&(*pe, tag)), Some(None)))
+        };
+        while open(&s) && s.closed.is_none() && !deadline.passed() {
+            s = self.changed.wait_timeout(s, deadline.left()).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        pes.iter().map(|pe| s.answers.remove(&(*pe, tag)).flatten()).collect()
     }
 
     /// See [`Bootstrap::watch`](super::Bootstrap::watch).
@@ -178,7 +254,12 @@ impl Mailbox {
 
     /// See [`Bootstrap::failed`](super::Bootstrap::failed).
     pub(super) fn failed(&self) -> Vec<Pe> {
-        failures(&self.lock()).into_iter().map(|(pe, _)| pe).collect()
+        self.failures().into_iter().map(|(pe, _)| pe).collect()
+    }
+
+    /// PEs that are gone without a goodbye, and how that was noticed.
+    pub(super) fn failures(&self) -> Vec<(Pe, String)> {
+        failures(&self.lock())
     }
 
     /// Closes this PE's own end, which also lets go of the observers; `false` if it was closed before.
@@ -199,22 +280,19 @@ impl Mailbox {
 }
 
 fn failures(s: &State) -> Vec<(Pe, String)> {
-    let all = s.peers.iter().enumerate();
-    all.filter_map(|(i, p)| match p {
-        Peer::Failed(why) => Some((Pe::from(i), why.clone())),
-        Peer::Alive | Peer::Left => None,
-    })
-    .collect()
+    let failed = s.gone.iter().filter_map(|(pe, gone)| match gone {
+        Gone::Failed(why) => Some((*pe, why.clone())),
+        Gone::Left => None,
+    });
+    failed.collect()
 }
 
-fn gone(call: &'static str, pe: Pe, peer: &Peer) -> Result<()> {
-    match peer {
-        Peer::Alive => Ok(()),
-        Peer::Left => Err(Error::Bootstrap { call, why: format!("PE {pe} left the job (it said goodbye)") }),
-        Peer::Failed(why) => Err(Error::PeerFailed { pe, why: why.clone() }),
+fn gone(call: &'static str, s: &State, pe: Pe) -> Result<()> {
+    match s.gone.get(&pe) {
+        None => Ok(()),
+        Some(Gone::Left) => {
+            Err(Error::Bootstrap { call, why: format!("PE {pe} left the job (it said goodbye)") })
+        }
+        Some(Gone::Failed(why)) => Err(Error::PeerFailed { pe, why: why.clone() }),
     }
-}
-
-fn outside(op: &'static str, argument: &'static str, pe: Pe, n_pes: usize) -> Error {
-    Error::argument(op, argument, format!("PE {pe}"), format!("a PE below {n_pes}"))
 }

@@ -4,9 +4,12 @@
 //! Everything collective is built above it, in [`Group`], so a new bootstrap is five methods.
 
 mod group;
+mod late;
 mod local;
 mod mailbox;
-mod unix;
+mod sockets;
+mod start;
+mod tree;
 
 use std::fmt::Debug;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -14,7 +17,8 @@ use std::sync::Arc;
 
 pub use group::Group;
 pub use local::{Local, local};
-pub use unix::Unix;
+pub use sockets::{Contacts, Identity, Secret, Sockets, Whereabouts};
+pub use start::{Family, Unix, start};
 
 use crate::deadline::Deadline;
 use crate::error::Result;
@@ -36,6 +40,17 @@ pub struct Message {
     pub payload: Vec<u8>,
     /// File descriptors that came with it.
     pub fds: Vec<OwnedFd>,
+}
+
+/// How far a PE is in an exchange of a team.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It has not come to it.
+    NotYet,
+    /// It is in it, and waits for messages of these PEs.
+    WaitsFor(Vec<Pe>),
+    /// It has been in it and is through, or gave up.
+    Past,
 }
 
 /// Is told of PEs whose connection closed without a goodbye.
@@ -71,11 +86,45 @@ pub trait Bootstrap: Debug + Send + Sync {
     /// no such message is left.
     fn recv(&self, from: Pe, tag: Tag, deadline: Deadline) -> Result<Message>;
 
+    /// As [`recv`](Self::recv), but also ends when one of `among` is gone without a goodbye: for a message that may never
+    /// come without them.
+    ///
+    /// # Errors
+    /// As `recv`, naming the lowest PE of `among` that is gone.
+    fn recv_among(&self, from: Pe, tag: Tag, among: &[Pe], deadline: Deadline) -> Result<Message> {
+        let _ = among;
+        self.recv(from, tag, deadline)
+    }
+
+    /// Notes that this PE is in the exchange `tag` and waits for these PEs, for those who [`ask`](Self::ask).
+    fn progress(&self, tag: Tag, waits_for: &[Pe]) {
+        let _ = (tag, waits_for);
+    }
+
+    /// Asks PEs how far they are in the exchange `tag`, all at once; `None` for one that did not answer until the deadline.
+    /// A PE's bootstrap answers by itself, whatever its program does.
+    fn ask(&self, pes: &[Pe], tag: Tag, deadline: Deadline) -> Vec<Option<Presence>> {
+        let _ = (tag, deadline);
+        pes.iter().map(|_| None).collect()
+    }
+
+    /// Connections that were dropped because who made them did not belong to the job.
+    fn strangers(&self) -> u64 {
+        0
+    }
+
     /// Registers an observer; it is told at once of PEs that are gone already.
     fn watch(&self, observer: Arc<dyn Liveness>);
 
     /// PEs known to be gone without a goodbye, in ascending order.
     fn failed(&self) -> Vec<Pe>;
+
+    /// PEs whose end is proven, with or without a goodbye, in ascending order: the connection is closed and, where the
+    /// system shows it (a process of this host), the process is gone, and with it its mappings and device files. A child
+    /// that inherited a connection, or a process that closed its own, is no proof.
+    fn ended(&self) -> Vec<Pe> {
+        self.failed()
+    }
 
     /// Says goodbye to everybody and closes: peers do not report this PE as failed. Idempotent.
     fn close(&self);

@@ -44,11 +44,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     match begun {
         Err(f) => printer.end(0, Err(f)),
         Ok((Some(mut parent), config)) => pe::run(args, &config, &mut parent),
-        Ok((None, config)) if config.pe.is_some() => pe::run(args, &config, &mut printer),
-        Ok((None, config)) => {
-            let result = start(args, &config, &mut printer);
-            printer.end(0, result)
-        }
+        Ok((None, config)) => match symm::is_started(&config) {
+            Ok(true) => pe::run(args, &config, &mut printer),
+            Ok(false) => {
+                let result = start(args, &config, &mut printer);
+                printer.end(0, result)
+            }
+            Err(e) => printer.end(0, Err(e.into())),
+        },
     }
 }
 

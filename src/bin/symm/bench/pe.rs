@@ -28,13 +28,14 @@ const GROUP: u64 = u64::from_le_bytes(*b"symmbnch");
 /// Test hook: the PE with this number makes a value wrong before each check, so that tests can see it found.
 const CORRUPT: &str = "SYMM_BENCH_CORRUPT";
 
-/// Runs this process as the PE that `config` says it is.
+/// Runs this process as the PE that `config`, or what started it, says it is.
 pub(super) fn run(args: &Args, config: &Config, output: &mut dyn Output) -> ExitCode {
-    let pe = config.pe.unwrap_or(0);
-    let group = match meet(config, GROUP) {
+    let mut config = config.clone();
+    let group = match meet(&mut config, GROUP) {
         Ok(group) => group,
-        Err(e) => return output.end(pe, Err(e.into())),
+        Err(e) => return output.end(config.pe.unwrap_or(0), Err(e.into())),
     };
+    let (pe, config) = (group.bootstrap().pe().0, &config);
     let deadline = || Deadline::after(config.init_timeout);
     let prepared = args.request().and_then(|request| {
         let n = group.bootstrap().n_pes();

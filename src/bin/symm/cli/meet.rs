@@ -1,21 +1,20 @@
 //! PEs of one command: they meet before anything else, so that what is wrong is told by one for all.
 
-use std::sync::Arc;
-
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use symm::bootstrap::{Bootstrap, Group, Unix};
+use symm::bootstrap::Group;
 use symm::{Config, Error, Pe};
 use symm_core::Deadline;
 
 use super::error::{Class, Failure};
 
-/// Connects the PEs; `id` tells the command's messages from all others.
-pub(crate) fn meet(config: &Config, id: u64) -> Result<Group, Error> {
+/// Connects the PEs and writes into the settings who they are; `id` tells the command's messages from all others.
+pub(crate) fn meet(config: &mut Config, id: u64) -> Result<Group, Error> {
     // A backend that nobody has is found out later, by all PEs together.
-    let mut config = config.clone();
-    config.backend = Config::default().backend;
-    let boot: Arc<dyn Bootstrap> = Unix::join(&config)?;
+    let mut asked = config.clone();
+    asked.backend = Config::default().backend;
+    let boot = symm::start(&asked)?;
+    symm::settle(config, &*boot);
     let everybody = (0..boot.n_pes()).map(Pe::from).collect();
     Group::new(boot, id, everybody)
 }

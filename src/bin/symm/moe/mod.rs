@@ -45,13 +45,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             pe::run(args, config, trace.as_deref(), &mut parent)
         }
         None => {
-            let pe = config.pe;
-            if let (None | Some(0), Err(f)) = (pe, printer.check()) {
+            if let (None | Some(0), Err(f)) = (config.pe, printer.check()) {
                 return failed(&mut printer, 0, f);
             }
-            match pe {
-                Some(_) => pe::run(args, config, None, &mut printer),
-                None => parent::run(args, &config, &mut printer),
+            match symm::is_started(&config) {
+                Ok(true) => pe::run(args, config, None, &mut printer),
+                Ok(false) => parent::run(args, &config, &mut printer),
+                Err(e) => failed(&mut printer, 0, e.into()),
             }
         }
     }

@@ -41,14 +41,15 @@ pub(super) fn exit(result: &Result<Done, Failure>) -> ExitCode {
     }
 }
 
-/// Runs this process as the PE that `config` says it is.
+/// Runs this process as the PE that `config`, or what started it, says it is.
 pub(super) fn run(args: &Args, config: Config, trace: Option<&Path>, output: &mut dyn Output) -> ExitCode {
     let began = Instant::now();
-    let pe = config.pe.unwrap_or(0);
-    let group = match meet(&config, GROUP) {
+    let mut config = config;
+    let group = match meet(&mut config, GROUP) {
         Ok(group) => group,
-        Err(e) => return output.end(pe, &Err(e.into())),
+        Err(e) => return output.end(config.pe.unwrap_or(0), &Err(e.into())),
     };
+    let pe = group.bootstrap().pe().0;
     let deadline = || Deadline::after(config.init_timeout);
     // Bad input ends all PEs together: one that left first might have a launcher end PE 0 before it has spoken.
     let prepared =

@@ -5,7 +5,8 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
-use crate::bootstrap::{Message, Tag};
+use crate::bootstrap::{Message, Presence, Tag};
+use crate::pe::Pe;
 
 /// Longest payload of one message.
 pub(super) const MAX_PAYLOAD: usize = 1 << 30;
@@ -17,6 +18,14 @@ pub(super) const HEADER_BYTES: usize = 32;
 const MAGIC: u32 = u32::from_le_bytes(*b"symf");
 const MESSAGE: u16 = 1;
 const GOODBYE: u16 = 2;
+const GONE: u16 = 3;
+const ASK: u16 = 4;
+const ANSWER: u16 = 5;
+
+/// Longest text that says how a PE went.
+const MAX_WHY: usize = 512;
+/// Most PEs of one answer: a PE waits for its neighbours in a tree.
+const MAX_WAITS: usize = 64;
 
 /// A message's header; `payload` and `fds` must be within the limits above.
 pub(super) fn message_header(tag: Tag, payload: usize, fds: usize) -> [u8; HEADER_BYTES] {
@@ -26,6 +35,56 @@ pub(super) fn message_header(tag: Tag, payload: usize, fds: usize) -> [u8; HEADE
 /// The frame that says goodbye.
 pub(super) fn goodbye() -> [u8; HEADER_BYTES] {
     header(GOODBYE, 0, 0, Tag { team: 0, seq: 0 })
+}
+
+/// What a PE tells the others of one that is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Gone {
+    pub(super) pe: Pe,
+    /// It went without a goodbye, and how that was noticed.
+    pub(super) failed: Option<String>,
+    /// Its end is proven.
+    pub(super) ended: bool,
+}
+
+impl Gone {
+    /// Header and payload.
+    pub(super) fn encode(&self) -> ([u8; HEADER_BYTES], Vec<u8>) {
+        let why = self.failed.as_deref().unwrap_or_default();
+        let cut = (0..=why.len().min(MAX_WHY)).rev().find(|i| why.is_char_boundary(*i)).unwrap_or(0);
+        let flags = u64::from(self.failed.is_some()) | u64::from(self.ended) << 1;
+        let tag = Tag { team: u64::from(self.pe.0), seq: flags };
+        (header(GONE, 0, cut as u64, tag), why.as_bytes()[..cut].to_vec())
+    }
+}
+
+/// The question how far the peer is in an exchange.
+pub(super) fn ask(tag: Tag) -> [u8; HEADER_BYTES] {
+    header(ASK, 0, 0, tag)
+}
+
+/// Header and payload of the answer to it.
+pub(super) fn answer(tag: Tag, presence: &Presence) -> ([u8; HEADER_BYTES], Vec<u8>) {
+    let (word, pes) = match presence {
+        Presence::NotYet => (0, &[][..]),
+        Presence::WaitsFor(pes) => (1, &pes[..pes.len().min(MAX_WAITS)]),
+        Presence::Past => (2, &[][..]),
+    };
+    let words = std::iter::once(word).chain(pes.iter().map(|pe| pe.0));
+    let payload: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
+    (header(ANSWER, 0, payload.len() as u64, tag), payload)
+}
+
+fn presence(payload: &[u8]) -> Option<Presence> {
+    let (word, pes) = payload.split_first_chunk::<4>()?;
+    let (pes, rest) = pes.as_chunks::<4>();
+    rest.is_empty().then_some(())?;
+    match u32::from_le_bytes(*word) {
+        0 => Some(Presence::NotYet),
+        1 => Some(Presence::WaitsFor(pes.iter().map(|pe| Pe(u32::from_le_bytes(*pe))).collect())),
+        2 => Some(Presence::Past),
+        _ => None,
+    }
 }
 
 fn header(kind: u16, fds: u16, payload: u64, tag: Tag) -> [u8; HEADER_BYTES] {
@@ -48,9 +107,13 @@ fn at<const N: usize>(h: &[u8; HEADER_BYTES], from: usize) -> [u8; N] {
 pub(super) enum Frame {
     Message(Tag, Message),
     Goodbye,
+    Gone(Gone),
+    Ask(Tag),
+    Answer(Tag, Presence),
 }
 
 struct Partial {
+    kind: u16,
     tag: Tag,
     payload: Vec<u8>,
     missing: usize,
@@ -96,7 +159,7 @@ impl Reader {
                     return Ok(());
                 }
                 if let Some(p) = self.partial.take() {
-                    sink(Frame::Message(p.tag, Message { payload: p.payload, fds: p.fds }));
+                    sink(p.whole()?);
                 }
             }
             let (now, later) = bytes.split_at((HEADER_BYTES - self.have).min(bytes.len()));
@@ -119,16 +182,15 @@ impl Reader {
         if u32::from_le_bytes(at(h, 0)) != MAGIC {
             return Err("it sent bytes that are no frame".to_owned());
         }
-        match kind {
-            GOODBYE => {
-                sink(Frame::Goodbye);
-                return Ok(());
-            }
-            MESSAGE => {}
+        let most = match kind {
+            MESSAGE => MAX_PAYLOAD,
+            GOODBYE | ASK => 0,
+            GONE => MAX_WHY,
+            ANSWER => 4 + 4 * MAX_WAITS,
             _ => return Err(format!("it sent a frame of unknown kind {kind}")),
-        }
-        if len > MAX_PAYLOAD as u64 {
-            return Err(format!("it announced a message of {len} bytes, {MAX_PAYLOAD} are allowed"));
+        };
+        if len > most as u64 {
+            return Err(format!("it announced a message of {len} bytes, {most} are allowed"));
         }
         if n_fds > self.fds.len() {
             let came = self.fds.len();
@@ -138,8 +200,34 @@ impl Reader {
         }
         let tag = Tag { team: u64::from_le_bytes(at(h, 16)), seq: u64::from_le_bytes(at(h, 24)) };
         let fds = self.fds.drain(..n_fds).collect();
-        self.partial = Some(Partial { tag, payload: Vec::new(), missing: len as usize, fds });
+        let partial = Partial { kind, tag, payload: Vec::new(), missing: len as usize, fds };
+        if partial.missing == 0 {
+            sink(partial.whole()?);
+        } else {
+            self.partial = Some(partial);
+        }
         Ok(())
+    }
+}
+
+impl Partial {
+    fn whole(self) -> Result<Frame, String> {
+        let Partial { kind, tag, payload, fds, .. } = self;
+        Ok(match kind {
+            GOODBYE => Frame::Goodbye,
+            ASK => Frame::Ask(tag),
+            GONE => {
+                let why = String::from_utf8_lossy(&payload).into_owned();
+                let pe =
+                    Pe(u32::try_from(tag.team).map_err(|_| "it told of a PE that cannot be".to_owned())?);
+                Frame::Gone(Gone { pe, failed: (tag.seq & 1 == 1).then_some(why), ended: tag.seq & 2 == 2 })
+            }
+            ANSWER => {
+                let presence = presence(&payload).ok_or("it sent an answer that is none")?;
+                Frame::Answer(tag, presence)
+            }
+            _ => Frame::Message(tag, Message { payload, fds }),
+        })
     }
 }
 
@@ -171,6 +259,30 @@ mod tests {
         assert!(read(&[&message_header(tag, 0, 1)]).1.is_err(), "a descriptor that never came");
     }
 
+    #[test]
+    fn what_bootstraps_tell_each_other_comes_back() {
+        let tag = Tag { team: 7, seq: 8 };
+        let one = |header: [u8; HEADER_BYTES], payload: &[u8]| {
+            let (mut frames, end) = read(&[&header, payload]);
+            assert_eq!(end, Ok(()));
+            frames.pop().expect("one frame")
+        };
+        for failed in [None, Some("x".repeat(MAX_WHY)), Some(String::new())] {
+            let gone = Gone { pe: Pe(9), failed, ended: true };
+            let (header, payload) = gone.encode();
+            assert!(matches!(one(header, &payload), Frame::Gone(g) if g == gone));
+        }
+        let long = Gone { pe: Pe(9), failed: Some("ä".repeat(MAX_WHY)), ended: false };
+        assert_eq!(long.encode().1.len(), MAX_WHY);
+        for presence in [Presence::NotYet, Presence::Past, Presence::WaitsFor(vec![Pe(3), Pe(1)])] {
+            let (header, payload) = answer(tag, &presence);
+            assert!(matches!(one(header, &payload), Frame::Answer(t, p) if t == tag && p == presence));
+        }
+        assert!(matches!(one(ask(tag), &[]), Frame::Ask(t) if t == tag));
+        assert!(read(&[&header(ANSWER, 0, 3, tag), &[0; 3]]).1.is_err());
+        assert!(read(&[&header(GONE, 0, MAX_WHY as u64 + 1, tag)]).1.is_err());
+    }
+
     proptest! {
         #[test]
         fn frames_survive_any_cutting(sizes in proptest::collection::vec(0_usize..200, 1..20), cut in 1_usize..97) {
@@ -190,6 +302,7 @@ mod tests {
                         prop_assert_eq!(&m.payload, &vec![i as u8; sizes[i]]);
                     }
                     Frame::Goodbye => prop_assert_eq!(i, sizes.len()),
+                    other => prop_assert!(false, "{:?}", other),
                 }
             }
         }

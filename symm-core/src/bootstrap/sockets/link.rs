@@ -1,10 +1,10 @@
-//! The sending half of one connection.
+//! The sending half of what connects this PE with another: a connection, or the frames that wait for one.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -23,15 +23,28 @@ struct Queued {
     fds: Vec<OwnedFd>,
 }
 
-#[derive(Default)]
-struct Out {
-    queue: VecDeque<Queued>,
-    broken: bool,
+#[derive(Clone, Default)]
+enum State {
+    /// Nobody has asked for a connection yet.
+    #[default]
+    Idle,
+    /// The IO thread is connecting; frames are queued.
+    Connecting,
+    Open(Arc<OwnedFd>),
+    /// Closed, or of no use.
+    Gone,
 }
 
-/// A connection to a peer. Writing never blocks: what does not fit is queued, and the IO thread flushes it.
+#[derive(Default)]
+struct Out {
+    state: State,
+    queue: VecDeque<Queued>,
+}
+
+/// One per peer that was ever sent to, or came. Writing never blocks: what does not fit is queued, and the IO thread
+/// flushes it.
+#[derive(Default)]
 pub(super) struct Link {
-    pub(super) socket: OwnedFd,
     out: Mutex<Out>,
     drained: Condvar,
 }
@@ -41,12 +54,37 @@ pub(super) enum Sent {
     /// All bytes are with the system, or behind others that are queued already.
     Done,
     /// Bytes were left over and are the first in the queue: the IO thread must wait for room.
-    Queued,
+    Queued(Arc<OwnedFd>),
+    /// The first frame to this peer: the IO thread must connect.
+    Connect,
 }
 
 impl Link {
-    pub(super) fn new(socket: OwnedFd) -> Self {
-        Link { socket, out: Mutex::new(Out::default()), drained: Condvar::new() }
+    /// Asks for a connection; `true` if the IO thread must be told.
+    pub(super) fn want(&self) -> bool {
+        let mut out = self.out();
+        let idle = matches!(out.state, State::Idle);
+        if idle {
+            out.state = State::Connecting;
+        }
+        idle
+    }
+
+    /// Whether there is a connection, or was one.
+    pub(super) fn settled(&self) -> bool {
+        matches!(self.out().state, State::Open(_) | State::Gone)
+    }
+
+    /// Whether the IO thread is connecting.
+    pub(super) fn connecting(&self) -> bool {
+        matches!(self.out().state, State::Connecting)
+    }
+
+    /// The connection stands from now on; `true` if frames wait to be flushed.
+    pub(super) fn open(&self, socket: &Arc<OwnedFd>) -> bool {
+        let mut out = self.out();
+        out.state = State::Open(Arc::clone(socket));
+        !out.queue.is_empty()
     }
 
     fn out(&self) -> MutexGuard<'_, Out> {
@@ -56,19 +94,24 @@ impl Link {
     /// Sends or queues one frame.
     pub(super) fn send(&self, header: &[u8], payload: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Sent, Errno> {
         let mut out = self.out();
-        if out.broken {
-            return Err(Errno::PIPE);
-        }
+        let socket = match &out.state {
+            State::Open(socket) => Arc::clone(socket),
+            State::Gone => return Err(Errno::PIPE),
+            state @ (State::Idle | State::Connecting) => {
+                let first = matches!(state, State::Idle);
+                let queued = queued(0, header, payload, fds)?;
+                out.state = State::Connecting;
+                out.queue.push_back(queued);
+                return Ok(if first { Sent::Connect } else { Sent::Done });
+            }
+        };
         let total = header.len() + payload.len();
         let mut sent = 0;
         while out.queue.is_empty() && sent < total {
             let head = &header[sent.min(header.len())..];
             let body = &payload[sent.saturating_sub(header.len())..];
-            match write(
-                &self.socket,
-                &[IoSlice::new(head), IoSlice::new(body)],
-                if sent == 0 { fds } else { &[] },
-            ) {
+            match write(&socket, &[IoSlice::new(head), IoSlice::new(body)], if sent == 0 { fds } else { &[] })
+            {
                 Ok(n) => sent += n,
                 Err(Errno::AGAIN) => break,
                 Err(e) => {
@@ -83,32 +126,29 @@ impl Link {
         if sent == total {
             return Ok(Sent::Done);
         }
-        let mut bytes = Vec::new();
-        if bytes.try_reserve_exact(total - sent).is_err() {
-            if sent > 0 {
-                self.give_up(&mut out);
+        let queued = match queued(sent, header, payload, fds) {
+            Ok(queued) => queued,
+            Err(e) => {
+                if sent > 0 {
+                    self.give_up(&mut out);
+                }
+                return Err(e);
             }
-            return Err(Errno::NOMEM);
-        }
-        bytes.extend_from_slice(&header[sent.min(header.len())..]);
-        bytes.extend_from_slice(&payload[sent.saturating_sub(header.len())..]);
-        let fds: Result<Vec<OwnedFd>, Errno> = match sent {
-            0 => fds.iter().map(|fd| rustix::io::fcntl_dupfd_cloexec(fd, 0)).collect(),
-            _ => Ok(Vec::new()),
         };
         let first = out.queue.is_empty();
-        out.queue.push_back(Queued { bytes, sent: 0, fds: fds? });
-        Ok(if first { Sent::Queued } else { Sent::Done })
+        out.queue.push_back(queued);
+        Ok(if first { Sent::Queued(socket) } else { Sent::Done })
     }
 
     /// Writes queued bytes as far as there is room. Once none are left, `disarm` runs under the lock, so that no sender
     /// can queue (and arm) between the look at the queue and it.
     pub(super) fn flush(&self, disarm: impl FnOnce()) -> Result<(), Errno> {
         let mut out = self.out();
+        let State::Open(socket) = out.state.clone() else { return Ok(()) };
         for _ in 0..CALLS_PER_TURN {
             let Some(first) = out.queue.front_mut() else { break };
             let fds: Vec<BorrowedFd<'_>> = first.fds.iter().map(AsFd::as_fd).collect();
-            let wrote = write(&self.socket, &[IoSlice::new(&first.bytes[first.sent..])], &fds);
+            let wrote = write(&socket, &[IoSlice::new(&first.bytes[first.sent..])], &fds);
             match wrote {
                 Ok(n) => {
                     first.fds.clear();
@@ -146,12 +186,25 @@ impl Link {
     }
 
     fn give_up(&self, out: &mut Out) {
-        out.broken = true;
         out.queue.clear();
         self.drained.notify_all();
-        // Fails only where the connection is gone already, which is what is wanted.
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        if let State::Open(socket) = std::mem::replace(&mut out.state, State::Gone) {
+            // Fails only where the connection is gone already, which is what is wanted.
+            let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
+        }
     }
+}
+
+/// What is left of a frame after its first `sent` bytes.
+fn queued(sent: usize, header: &[u8], payload: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Queued, Errno> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(header.len() + payload.len() - sent).map_err(|_| Errno::NOMEM)?;
+    bytes.extend_from_slice(&header[sent.min(header.len())..]);
+    bytes.extend_from_slice(&payload[sent.saturating_sub(header.len())..]);
+    // They went with the first byte.
+    let fds = if sent == 0 { fds } else { &[] };
+    let fds = fds.iter().map(|fd| rustix::io::fcntl_dupfd_cloexec(fd, 0)).collect::<Result<_, _>>()?;
+    Ok(Queued { bytes, sent: 0, fds })
 }
 
 /// One non-blocking write; descriptors go with its first byte.

@@ -1,0 +1,395 @@
+//! PEs that meet at an address that all of them know: PE 0 listens there until everybody has told where it is.
+//!
+//! Each connects once, proves itself as on any connection of the job, sends its card and whose cards it wants, and gets
+//! them when they are there. Meanwhile it hears who is missing, so that its own timeout can name them.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::bootstrap::sockets::{Contacts, Handshake, Identity};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::pe::Pe;
+
+/// Longest message; checked before anything is allocated. Cards have some hundred bytes.
+const MOST: u32 = 64 << 10;
+/// How long somebody who connected may take for what it says; a PE says it at once.
+const TALK_LIMIT: Duration = Duration::from_secs(5);
+/// Pause between attempts to connect.
+const RETRY: Duration = Duration::from_millis(20);
+/// How often those who wait hear who is missing.
+const NEWS: Duration = Duration::from_millis(250);
+/// Most who may be talking at one time: each has a thread. Others wait in the system's queue.
+const GUESTS: usize = 128;
+/// Most missing PEs that are named to those who wait.
+const NAMED: usize = 1000;
+
+/// The address, as [`Contacts`].
+pub(super) struct Meeting {
+    identity: Identity,
+    addresses: Vec<SocketAddr>,
+}
+
+/// What a PE says.
+#[derive(Serialize, Deserialize)]
+struct Arrival {
+    card: Vec<u8>,
+    wanted: Vec<u32>,
+}
+
+/// What it hears.
+#[derive(Serialize, Deserialize)]
+enum News {
+    /// PEs that are missing, the lowest of them.
+    Missing(Vec<u32>),
+    /// The cards that it wanted.
+    Cards(Vec<Vec<u8>>),
+    /// The world cannot be made.
+    Impossible(String),
+}
+
+/// Looks up `HOST:PORT`, waiting for a name that nobody knows yet.
+pub(super) fn resolve(name: &'static str, address: &str, deadline: Deadline) -> Result<Vec<SocketAddr>> {
+    loop {
+        let why = match address.to_socket_addrs() {
+            Ok(found) => {
+                let found: Vec<SocketAddr> = found.collect();
+                if !found.is_empty() {
+                    return Ok(found);
+                }
+                "it has no address".to_owned()
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => {
+                let expected = "HOST:PORT of PE 0".to_owned();
+                return Err(Error::Setting { name, got: address.to_owned(), expected });
+            }
+            Err(e) => e.to_string(),
+        };
+        if deadline.passed() {
+            return Err(Error::Bootstrap { call: "getaddrinfo", why: format!("{name}={address}: {why}") });
+        }
+        std::thread::sleep(RETRY.min(deadline.left()));
+    }
+}
+
+impl Meeting {
+    pub(super) fn new(identity: Identity, addresses: Vec<SocketAddr>) -> Self {
+        Meeting { identity, addresses }
+    }
+}
+
+impl Contacts for Meeting {
+    fn exchange(&mut self, card: &[u8], wanted: &[Pe], deadline: Deadline) -> Result<Vec<Vec<u8>>> {
+        if self.identity.pe == Pe(0) {
+            self.host(card, wanted, deadline)
+        } else {
+            self.go(card, wanted, deadline)
+        }
+    }
+}
+
+/// What PE 0 knows.
+#[derive(Default)]
+struct Table {
+    cards: BTreeMap<Pe, Vec<u8>>,
+    /// Those who wait for cards.
+    waiting: Vec<(TcpStream, Arrival)>,
+    /// PEs that have got what they wanted.
+    served: usize,
+    /// Who is talking.
+    guests: usize,
+    impossible: Option<Error>,
+}
+
+struct Room {
+    identity: Identity,
+    table: Mutex<Table>,
+    /// Readable once the table has changed.
+    changed: OwnedFd,
+}
+
+impl Room {
+    fn change(&self, change: impl FnOnce(&mut Table)) {
+        change(&mut self.table());
+        // Cannot fail: the counter is far from its limit.
+        let _ = rustix::io::write(&self.changed, &1_u64.to_ne_bytes());
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for somebody who comes (if there is room), or a change of the table.
+    fn wait(&self, listener: &TcpListener, limit: Duration) -> Result<()> {
+        let full = self.table().guests >= GUESTS;
+        let mut fds = vec![PollFd::new(&self.changed, PollFlags::IN)];
+        if !full {
+            fds.push(PollFd::new(listener, PollFlags::IN));
+        }
+        let limit =
+            Timespec { tv_sec: limit.as_secs().cast_signed(), tv_nsec: i64::from(limit.subsec_nanos()) };
+        match poll(&mut fds, Some(&limit)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(e) => return Err(Error::system("poll", e)),
+        }
+        // Only so that it does not end the next wait for the same reason.
+        let _ = rustix::io::read(&self.changed, &mut [0_u8; 8]);
+        Ok(())
+    }
+}
+
+impl Table {
+    fn missing(&self, n_pes: usize) -> Vec<Pe> {
+        (0..n_pes).map(Pe::from).filter(|pe| !self.cards.contains_key(pe)).collect()
+    }
+
+    fn cards(&self, wanted: &[u32]) -> Option<Vec<Vec<u8>>> {
+        wanted.iter().map(|pe| self.cards.get(&Pe(*pe)).cloned()).collect()
+    }
+
+    /// Gives those who wait what has come, or, if it is time for that, the news.
+    fn serve(&mut self, n_pes: usize, news: bool) {
+        let missing = || self.missing(n_pes).into_iter().take(NAMED).map(|pe| pe.0).collect::<Vec<u32>>();
+        let missing = news.then(missing);
+        for (mut stream, arrival) in std::mem::take(&mut self.waiting) {
+            let (message, last) = match (&self.impossible, self.cards(&arrival.wanted), &missing) {
+                (Some(e), ..) => (News::Impossible(e.to_string()), true),
+                (None, Some(cards), _) => (News::Cards(cards), true),
+                (None, None, Some(missing)) => (News::Missing(missing.clone()), false),
+                (None, None, None) => {
+                    self.waiting.push((stream, arrival));
+                    continue;
+                }
+            };
+            let sent = send(&mut stream, &message);
+            match (sent, last) {
+                (Ok(()), true) => self.served += 1,
+                (Ok(()), false) => self.waiting.push((stream, arrival)),
+                // It left; whoever runs it says why.
+                (Err(why), _) => log::warn!("PE 0: one who waited for the others hung up: {why}"),
+            }
+        }
+    }
+}
+
+/// PE 0.
+impl Meeting {
+    fn host(&self, card: &[u8], wanted: &[Pe], deadline: Deadline) -> Result<Vec<Vec<u8>>> {
+        let n_pes = self.identity.n_pes;
+        let listener = self.listen()?;
+        let changed = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let table = Table { cards: [(Pe(0), card.to_vec())].into(), served: 1, ..Table::default() };
+        let room = Arc::new(Room {
+            identity: self.identity.clone(),
+            table: Mutex::new(table),
+            changed: changed.map_err(|e| Error::system("eventfd", e))?,
+        });
+        let mut told = Instant::now();
+        loop {
+            room.wait(&listener, NEWS.min(deadline.left()))?;
+            while room.table().guests < GUESTS {
+                match listener.accept() {
+                    Ok((stream, from)) => welcome(&room, stream, from)?,
+                    Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => break,
+                    Err(e) if e.kind() == std::io::ErrorKind::ConnectionAborted => {}
+                    Err(e) => return Err(io_failed("accept", &e)),
+                }
+            }
+            let news = told.elapsed() >= NEWS || deadline.passed();
+            if news {
+                told = Instant::now();
+            }
+            let mut table = room.table();
+            table.serve(n_pes, news);
+            if let Some(e) = &table.impossible {
+                return Err(e.clone());
+            }
+            if table.served >= n_pes {
+                let wanted: Vec<u32> = wanted.iter().map(|pe| pe.0).collect();
+                return table.cards(&wanted).ok_or_else(|| Error::Bootstrap {
+                    call: "meeting",
+                    why: "a PE's card is missing though all were served".to_owned(),
+                });
+            }
+            if deadline.passed() {
+                let late = table.missing(n_pes);
+                let (expected, got) = (n_pes as u64, (n_pes - late.len()) as u64);
+                let waited = deadline.waited();
+                return Err(Error::Timeout { op: "init", phase: "meeting", late, expected, got, waited });
+            }
+        }
+    }
+
+    fn listen(&self) -> Result<TcpListener> {
+        let mut why = None;
+        for address in &self.addresses {
+            match TcpListener::bind(address) {
+                Ok(listener) => {
+                    listener.set_nonblocking(true).map_err(|e| io_failed("fcntl", &e))?;
+                    return Ok(listener);
+                }
+                Err(e) => why = Some(format!("{address}: {e}")),
+            }
+        }
+        let why = why.unwrap_or_default();
+        let hint = "is another job, or another PE 0, there? SYMM_PORT or SYMM_ADDR choose another port";
+        Err(Error::Bootstrap { call: "bind", why: format!("{why}; {hint}") })
+    }
+}
+
+/// Talks with one who came, on a thread of its own: a stranger may be slow.
+fn welcome(room: &Arc<Room>, stream: TcpStream, from: SocketAddr) -> Result<()> {
+    room.table().guests += 1;
+    let guest_room = Arc::clone(room);
+    let talk = move || {
+        let heard = hear(&guest_room, stream);
+        if let Err(why) = &heard {
+            log::warn!("PE 0: a connection from {from} was dropped: {why}");
+        }
+        guest_room.change(|table| table.guests -= 1);
+    };
+    match std::thread::Builder::new().name("symm-meeting".to_owned()).stack_size(256 << 10).spawn(talk) {
+        Ok(_) => Ok(()),
+        Err(e) => Err(io_failed("pthread_create", &e)),
+    }
+}
+
+fn hear(room: &Room, mut stream: TcpStream) -> Result<(), String> {
+    let set = stream
+        .set_nonblocking(false)
+        .and_then(|()| stream.set_read_timeout(Some(TALK_LIMIT)))
+        .and_then(|()| stream.set_write_timeout(Some(TALK_LIMIT)))
+        .and_then(|()| stream.set_nodelay(true));
+    set.map_err(|e| e.to_string())?;
+    let pe = match Handshake::new(&room.identity).accept(&mut stream)? {
+        Ok(pe) => pe,
+        Err(e) => {
+            room.change(|table| {
+                table.impossible.get_or_insert(e);
+            });
+            return Ok(());
+        }
+    };
+    let arrival: Arrival = receive(&mut stream)?;
+    room.change(|table| {
+        if table.cards.insert(pe, arrival.card.clone()).is_some() {
+            let why = format!("PE {pe} came twice: its number is given to two processes");
+            table.impossible.get_or_insert(Error::Bootstrap { call: "meeting", why });
+        }
+        table.waiting.push((stream, arrival));
+    });
+    Ok(())
+}
+
+/// The others.
+impl Meeting {
+    fn go(&self, card: &[u8], wanted: &[Pe], deadline: Deadline) -> Result<Vec<Vec<u8>>> {
+        let mut missing = vec![Pe(0)];
+        let mut last = String::new();
+        for attempt in 0.. {
+            let address = self.addresses[attempt % self.addresses.len()];
+            match self.visit(address, card, wanted, deadline, &mut missing)? {
+                Ok(cards) => return Ok(cards),
+                Err(why) => last = format!("{address}: {why}"),
+            }
+            if deadline.passed() {
+                break;
+            }
+            std::thread::sleep(RETRY.min(deadline.left()));
+        }
+        log::warn!("PE {}: the PEs did not meet; the last attempt: {last}", self.identity.pe);
+        let n_pes = self.identity.n_pes as u64;
+        let (expected, got, waited) = (n_pes, n_pes - missing.len() as u64, deadline.waited());
+        Err(Error::Timeout { op: "init", phase: "meeting", late: missing, expected, got, waited })
+    }
+
+    /// One attempt; the inner error may pass.
+    fn visit(
+        &self,
+        address: SocketAddr,
+        card: &[u8],
+        wanted: &[Pe],
+        deadline: Deadline,
+        missing: &mut Vec<Pe>,
+    ) -> Result<Result<Vec<Vec<u8>>, String>> {
+        let limit = deadline.left().clamp(Duration::from_millis(1), TALK_LIMIT);
+        let mut stream = match TcpStream::connect_timeout(&address, limit) {
+            Ok(stream) => stream,
+            Err(e) => return Ok(Err(e.to_string())),
+        };
+        let set = stream.set_nodelay(true).and_then(|()| stream.set_write_timeout(Some(TALK_LIMIT)));
+        if let Err(e) = set.and_then(|()| stream.set_read_timeout(Some(limit))) {
+            return Ok(Err(e.to_string()));
+        }
+        match Handshake::new(&self.identity).connect(Pe(0), &mut stream) {
+            Ok(done) => done.map_err(|e| with_address(e, address))?,
+            Err(why) => return Ok(Err(why)),
+        }
+        let wanted: Vec<u32> = wanted.iter().map(|pe| pe.0).collect();
+        if let Err(why) = send(&mut stream, &Arrival { card: card.to_vec(), wanted }) {
+            return Ok(Err(why));
+        }
+        loop {
+            let limit = deadline.left().max(Duration::from_millis(1));
+            if let Err(e) = stream.set_read_timeout(Some(limit)) {
+                return Ok(Err(e.to_string()));
+            }
+            match receive::<News>(&mut stream) {
+                Ok(News::Cards(cards)) => return Ok(Ok(cards)),
+                Ok(News::Missing(pes)) => *missing = pes.into_iter().map(Pe).collect(),
+                Ok(News::Impossible(why)) => return Err(Error::Bootstrap { call: "meeting", why }),
+                // PE 0 gave up, or this PE's time is over.
+                Err(_) if deadline.passed() => return Ok(Err("time is over".to_owned())),
+                Err(why) => {
+                    let why = format!("PE 0 ended before all PEs had met: {why}");
+                    return Err(if missing.is_empty() || missing.contains(&Pe(0)) {
+                        Error::PeerFailed { pe: Pe(0), why }
+                    } else {
+                        let n = self.identity.n_pes as u64;
+                        let (expected, got) = (n, n - missing.len() as u64);
+                        let (late, waited) = (std::mem::take(missing), deadline.waited());
+                        Error::Timeout { op: "init", phase: "meeting", late, expected, got, waited }
+                    });
+                }
+            }
+        }
+    }
+}
+
+fn with_address(e: Error, address: SocketAddr) -> Error {
+    match e {
+        Error::Bootstrap { call, why } => Error::Bootstrap { call, why: format!("at {address}: {why}") },
+        e => e,
+    }
+}
+
+fn send<T: Serialize>(stream: &mut TcpStream, message: &T) -> Result<(), String> {
+    let body = postcard::to_stdvec(message).expect("plain structs should encode");
+    let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
+    bytes.extend(body);
+    stream.write_all(&bytes).map_err(|e| e.to_string())
+}
+
+fn receive<T: for<'a> Deserialize<'a>>(stream: &mut TcpStream) -> Result<T, String> {
+    let mut len = [0; 4];
+    stream.read_exact(&mut len).map_err(|e| e.to_string())?;
+    let len = u32::from_le_bytes(len);
+    if len > MOST {
+        return Err(format!("it announced {len} bytes, {MOST} are allowed"));
+    }
+    let mut body = vec![0; len as usize];
+    stream.read_exact(&mut body).map_err(|e| e.to_string())?;
+    postcard::from_bytes(&body).map_err(|e| format!("what it said does not decode: {e}"))
+}
+
+fn io_failed(call: &'static str, e: &std::io::Error) -> Error {
+    Error::System { call, errno: e.raw_os_error().unwrap_or(0), text: e.to_string() }
+}

@@ -1,0 +1,263 @@
+//! Starting by each family of variables, in real processes.
+
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use symm_core::bootstrap::{Bootstrap, Group, start};
+use symm_core::{Config, Deadline, Pe};
+
+/// Variables of every family, so that none of this test's own comes to its children.
+const FAMILIES: [&str; 19] = [
+    "SYMM_PE",
+    "SYMM_N_PES",
+    "SYMM_JOB",
+    "SYMM_ADDR",
+    "SYMM_TOKEN",
+    "SYMM_BOOTSTRAP",
+    "PMIX_NAMESPACE",
+    "PMIX_RANK",
+    "PMI_FD",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "SLURM_STEP_NUM_TASKS",
+    "SLURM_PROCID",
+    "OMPI_COMM_WORLD_SIZE",
+];
+
+/// A PE that ends with the test.
+struct Process(Child);
+
+impl Process {
+    fn start(vars: &[(&str, String)]) -> Self {
+        let mut c = Command::new(std::env::current_exe().expect("own path"));
+        c.args(["--exact", "child", "--nocapture", "--test-threads=1"]);
+        FAMILIES.iter().for_each(|name| {
+            c.env_remove(name);
+        });
+        c.env("START_ROLE", "pe").env("SYMM_INIT_TIMEOUT_MS", "20000");
+        c.envs(vars.iter().map(|(k, v)| (k, v))).stdout(Stdio::piped()).stderr(Stdio::null());
+        Process(c.spawn().expect("start"))
+    }
+
+    /// What it said to its end.
+    fn said(mut self) -> String {
+        let mut text = String::new();
+        self.0.stdout.take().expect("piped").read_to_string(&mut text).expect("readable");
+        text
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn barrier(boot: &Arc<dyn Bootstrap>, id: u64, members: Vec<Pe>) -> symm_core::Result<()> {
+    let group = Group::new(Arc::clone(boot), id, members)?;
+    let mine = boot.pe().0.to_le_bytes();
+    let all = group.all_gather("test", &mine, Deadline::after(Duration::from_secs(20)))?;
+    assert!(all.iter().zip(group.members()).all(|(bytes, pe)| *bytes == pe.0.to_le_bytes()));
+    Ok(())
+}
+
+fn work() -> symm_core::Result<()> {
+    let boot = start(&Config::from_env()?)?;
+    let all: Vec<Pe> = (0..boot.n_pes()).map(Pe::from).collect();
+    // A team among themselves, of the PEs with an odd or even number, then everybody.
+    let team: Vec<Pe> = all.iter().copied().filter(|pe| pe.0 % 2 == boot.pe().0 % 2).collect();
+    barrier(&boot, 10 + u64::from(boot.pe().0 % 2), team)?;
+    barrier(&boot, 3, all)?;
+    println!("\nworld {} {}", boot.pe().0, boot.n_pes());
+    boot.close();
+    Ok(())
+}
+
+/// Does nothing unless another test of this file started this process as a PE.
+#[test]
+fn child() {
+    if std::env::var_os("START_ROLE").is_none() {
+        return;
+    }
+    if let Err(e) = work() {
+        println!("\nerror {}: {e}", e.kind());
+    }
+}
+
+/// A port that was free just now, and so is the next one. No two tests of a run get the same.
+fn port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let n = NEXT.fetch_add(2, Ordering::Relaxed) + std::process::id() % 5000 * 8;
+        let port = 10_000 + (n % 20_000) as u16;
+        let free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if free(port) && free(port + 1) {
+            return port;
+        }
+    }
+}
+
+/// Runs PEs with these variables and returns what each said.
+fn run(pes: impl IntoIterator<Item = Vec<(&'static str, String)>>) -> Vec<String> {
+    let pes: Vec<_> = pes.into_iter().map(|vars| Process::start(&vars)).collect();
+    pes.into_iter().map(Process::said).collect()
+}
+
+fn all_came(said: &[String]) {
+    for (pe, text) in said.iter().enumerate() {
+        assert!(text.contains(&format!("world {pe} {}\n", said.len())), "PE {pe}: {text}");
+    }
+}
+
+fn torchrun(rank: usize, size: usize, port: u16) -> Vec<(&'static str, String)> {
+    vec![
+        ("RANK", rank.to_string()),
+        ("WORLD_SIZE", size.to_string()),
+        ("MASTER_ADDR", "127.0.0.1".to_owned()),
+        ("MASTER_PORT", port.to_string()),
+    ]
+}
+
+fn symm(pe: usize, n: usize, port: u16) -> Vec<(&'static str, String)> {
+    vec![
+        ("SYMM_PE", pe.to_string()),
+        ("SYMM_N_PES", n.to_string()),
+        ("SYMM_ADDR", format!("localhost:{port}")),
+    ]
+}
+
+#[test]
+fn variables_of_torchrun_meet_beside_the_port_of_its_store() {
+    let port = port();
+    // As torchrun's agent, which serves its store there.
+    let _store = TcpListener::bind(("127.0.0.1", port)).expect("free just now");
+    all_came(&run((0..4).map(|rank| torchrun(rank, 4, port))));
+    // One agent for all: no port is needed, so one that is taken does no harm.
+    let _taken = TcpListener::bind(("127.0.0.1", port + 1)).expect("free again");
+    let local = |rank| [torchrun(rank, 3, port), vec![("LOCAL_WORLD_SIZE", "3".to_owned())]].concat();
+    all_came(&run((0..3).map(local)));
+    let said = run((0..2).map(|rank| torchrun(rank, 2, port)));
+    assert!(said[0].contains("error Bootstrap") && said[0].contains("SYMM_PORT"), "{}", said[0]);
+    let elsewhere = self::port().to_string();
+    let over = |rank| [torchrun(rank, 2, port), vec![("SYMM_PORT", elsewhere.clone())]].concat();
+    all_came(&run((0..2).map(over)));
+    all_came(&run([torchrun(0, 1, port)]));
+}
+
+#[test]
+fn an_address_brings_pes_together_and_a_large_world_is_a_tree() {
+    let port = port();
+    all_came(&run((0..20).map(|pe| symm(pe, 20, port))));
+}
+
+#[test]
+fn tasks_of_one_node_meet_by_their_job_and_step() {
+    let job = std::process::id().to_string();
+    let task = |rank: usize, nodes: &str| {
+        vec![
+            ("SLURM_PROCID", rank.to_string()),
+            ("SLURM_STEP_NUM_TASKS", "3".to_owned()),
+            ("SLURM_STEP_NUM_NODES", nodes.to_owned()),
+            ("SLURM_JOB_ID", job.clone()),
+            ("SLURM_STEP_ID", "0".to_owned()),
+        ]
+    };
+    all_came(&run((0..3).map(|rank| task(rank, "1"))));
+    let said = run([task(0, "2")]);
+    assert!(said[0].contains("error Setting") && said[0].contains("--mpi=pmix"), "{}", said[0]);
+}
+
+#[test]
+fn several_hosts_without_a_secret_are_refused() {
+    let vars = |more: &[(&'static str, &str)]| {
+        let mut vars = torchrun(0, 2, port());
+        // Nobody's: reserved for documentation.
+        vars[2].1 = "192.0.2.1".to_owned();
+        vars.push(("SYMM_INIT_TIMEOUT_MS", "300".to_owned()));
+        vars.extend(more.iter().map(|(k, v)| (*k, (*v).to_owned())));
+        vars
+    };
+    let said = run([vars(&[]), vars(&[("SYMM_TOKEN", "t")]), vars(&[("SYMM_INSECURE", "1")])]);
+    assert!(said[0].contains("error Setting: setting SYMM_TOKEN"), "{}", said[0]);
+    // Not refused: it goes on to listen at an address that is not this host's.
+    assert!(
+        said[1..].iter().all(|text| text.contains("error Bootstrap") && text.contains("192.0.2.1")),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn who_is_missing_at_the_address_is_named_by_all() {
+    let port = port();
+    let pe = |pe| [symm(pe, 4, port), vec![("SYMM_INIT_TIMEOUT_MS", "1500".to_owned())]].concat();
+    let said = run([0, 1, 3].map(pe));
+    for text in said {
+        assert!(text.contains("error Timeout") && text.contains("late: PE 2 "), "{text}");
+    }
+    // Nobody there at all.
+    let began = Instant::now();
+    let said = run([pe(1)]);
+    assert!(said[0].contains("error Timeout") && said[0].contains("late: PE 0 "), "{said:?}");
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn numbers_given_twice_and_sizes_that_differ_are_named() {
+    let port = port();
+    let said = run([symm(0, 3, port), symm(1, 3, port), symm(1, 3, port)]);
+    assert!(
+        said.iter().any(|text| text.contains("given to two processes") || text.contains("in use")),
+        "{said:?}"
+    );
+    assert!(said.iter().all(|text| text.contains("error ")), "{said:?}");
+    let said = run([symm(0, 2, port), symm(1, 3, port)]);
+    assert!(said.iter().all(|text| text.contains("error SettingDiffers: setting SYMM_N_PES")), "{said:?}");
+}
+
+#[test]
+fn strangers_at_the_address_do_not_keep_a_job_from_starting() {
+    let port = port();
+    let token = |pe| [symm(pe, 2, port), vec![("SYMM_TOKEN", "right".to_owned())]].concat();
+    let zero = Process::start(&token(0));
+    let began = Instant::now();
+    let mut strangers = Vec::new();
+    while strangers.len() < 100 {
+        if let Ok(mut s) = TcpStream::connect(("127.0.0.1", port)) {
+            // Silent ones, short ones, ones that are no PE.
+            let bytes = vec![strangers.len() as u8; strangers.len()];
+            let _ = std::io::Write::write_all(&mut s, &bytes);
+            strangers.push(s);
+        }
+        assert!(began.elapsed() < Duration::from_secs(10));
+    }
+    let said = [zero, Process::start(&token(1))].map(Process::said);
+    all_came(&said);
+    // One with another secret is told so; the other one waits in vain.
+    let wrong = [symm(1, 2, port), vec![("SYMM_TOKEN", "wrong".to_owned())]].concat();
+    let short = [token(0), vec![("SYMM_INIT_TIMEOUT_MS", "1000".to_owned())]].concat();
+    let said = run([short, wrong]);
+    assert!(said[0].contains("error Timeout") && said[0].contains("late: PE 1 "), "{}", said[0]);
+    assert!(said[1].contains("does not know the job's secret"), "{}", said[1]);
+}
+
+#[test]
+fn half_a_family_is_an_error_that_names_the_variable() {
+    let mut vars = torchrun(0, 2, 1);
+    vars.pop();
+    let said =
+        run([vars, vec![("PMIX_RANK", "0".to_owned())], vec![("OMPI_COMM_WORLD_SIZE", "2".to_owned())]]);
+    assert!(said[0].contains("setting MASTER_PORT"), "{}", said[0]);
+    assert!(said[1].contains("setting PMIX_NAMESPACE"), "{}", said[1]);
+    assert!(said[2].contains("SYMM_ADDR"), "{}", said[2]);
+    all_came(&run([vec![]]));
+}
