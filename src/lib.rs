@@ -32,7 +32,7 @@
 //! | hold | made by | what you call on it |
 //! |---|---|---|
 //! | [`World`] | [`init`], [`threads`] | `team`, `team_of`, `stream`, `local`, `finalize` |
-//! | [`Team`] | `World::team`, `World::team_of`, `Team::split` | `empty`, collectives, `new_context`, `status`, `recover` |
+//! | [`Team`] | `World::team`, `World::team_of`, `Team::split`, `Team::without` | `empty`, collectives, `new_context`, `status`, `recover`, `without` |
 //! | [`Tensor`] | `Team::empty` | `rendezvous`, `span`, `view` |
 //! | [`Handle`] | `Tensor::rendezvous` | `put`, `get`, `put_with_signal`, `wait_until`, `put_signal`, `wait_signal`, `barrier`, pointers |
 //! | [`Context`] | `Team::context`, `Team::new_context` | collectives that may be in flight beside others |

@@ -114,6 +114,13 @@ impl<B: Backend> Imports<B> {
         self.pending.remove(&(pe, segment));
     }
 
+    /// Forgets all segments of a peer that has ended; handles that were made of them hold their own mappings.
+    pub(crate) fn forget_peer(&mut self, pe: Pe) {
+        self.mappings.retain(|(owner, _), _| *owner != pe);
+        self.pending.retain(|(owner, _), _| *owner != pe);
+        self.sent.retain(|(to, _)| *to != pe);
+    }
+
     /// Forgets that an own dedicated segment, freed now, was sent.
     pub(crate) fn forget_sent(&mut self, segment: u64) {
         self.sent.retain(|(_, s)| *s != segment);

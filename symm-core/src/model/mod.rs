@@ -3,7 +3,7 @@
 //! | type | made by | communicates |
 //! |---|---|---|
 //! | [`World`] | `World::init` | collective over all PEs |
-//! | [`Team`] | `World::team_of`, `Team::split` | collective over its members (over the parent for `split`) |
+//! | [`Team`] | `World::team_of`, `Team::split`, `Team::without` | collective over its members (over the parent for `split`) |
 //! | [`Tensor`] | `Team::empty` | never |
 //! | [`Handle`] | `Tensor::rendezvous` | collective over the team |
 //! | [`Context`] | `Team::new_context` | collective over the team |
@@ -29,6 +29,7 @@ mod span;
 mod stream;
 mod team;
 mod tensor;
+mod view;
 mod world;
 
 pub use collective::{AllToAllVdev, Options};

@@ -1,9 +1,11 @@
 //! `recover`: from a failure that every member survived back to a working team.
 
 use std::sync::Weak;
+use std::time::Duration;
 
 use super::setup::{decode, encode};
 use super::team::TeamInner;
+use super::world::WorldInner;
 use crate::backend::Backend;
 use crate::bootstrap::{Group, Tag};
 use crate::capability::Capabilities;
@@ -54,7 +56,7 @@ impl Recovery {
         let mut late = Vec::new();
         for (part, pe) in parts.iter_mut().zip(group.members()) {
             if part.is_none() {
-                match group.bootstrap().recv(*pe, tag, deadline) {
+                match group.bootstrap().recv_among(*pe, tag, group.members(), deadline) {
                     Ok(message) => *part = Some(message.payload),
                     Err(Error::Timeout { .. }) => late.push(*pe),
                     Err(e) => return Err(e),
@@ -74,23 +76,30 @@ impl Recovery {
     }
 }
 
-pub(crate) fn recover<B: Backend>(team: &TeamInner<B>) -> Result<()> {
-    let world = &team.world;
-    world.check_open("recover")?;
+/// Waits until the streams of this PE have passed what they were given, where the backend can then say that nothing of
+/// it writes any peer's memory.
+pub(crate) fn idle<B: Backend>(world: &WorldInner<B>, op: &'static str, deadline: Deadline) -> Result<()> {
+    world.check_open(op)?;
     if !world.backend.capabilities().contains(Capabilities::RECOVER) {
         let why = "a peer's writes cannot be proven to have ended".to_owned();
         return Err(Error::Unsupported { backend: world.backend.name(), capability: "RECOVER", why });
     }
-    let deadline = Deadline::after(world.config.init_timeout);
     let marker = world.backend.mark()?;
     while !world.backend.passed(&marker)? {
         if deadline.passed() {
             let late = vec![world.boot.pe()];
             let (phase, waited) = ("streams", deadline.waited());
-            return Err(Error::Timeout { op: "recover", phase, late, expected: 1, got: 0, waited });
+            return Err(Error::Timeout { op, phase, late, expected: 1, got: 0, waited });
         }
-        std::thread::sleep(std::time::Duration::from_micros(50));
+        std::thread::sleep(Duration::from_micros(50));
     }
+    Ok(())
+}
+
+pub(crate) fn recover<B: Backend>(team: &TeamInner<B>) -> Result<()> {
+    let world = &team.world;
+    let deadline = Deadline::after(world.config.init_timeout);
+    idle(world, "recover", deadline)?;
     // Contexts are made by all members in one order; those dropped everywhere or here only are told apart by position.
     let contexts: Vec<_> = team.contexts.lock().iter().map(Weak::upgrade).collect();
     let mut epochs = Vec::with_capacity(contexts.len());

@@ -85,6 +85,16 @@ impl<B: Backend> Retirement<B> {
         }
     }
 
+    /// PEs of `ended` write and hear nothing any more.
+    pub(crate) fn forget(&mut self, ended: &[Pe]) {
+        for e in &mut self.entries {
+            for pe in ended {
+                e.tell.remove(pe);
+                e.awaiting.remove(pe);
+            }
+        }
+    }
+
     /// Looks at markers; returns blocks whose last user is through, and forgets finished entries.
     pub(crate) fn sweep(&mut self, passed: impl Fn(&B::Marker) -> bool) -> Swept<B> {
         let mut swept =

@@ -191,7 +191,7 @@ impl<B: Backend> Setup<'_, B> {
             // A segment comes once, and another thread of this PE, in a set-up of another team, may be the one that takes
             // it: a receive that gets nothing looks again.
             let turn = Deadline::after(self.deadline.left().min(OTHER_RECEIVER));
-            match self.group.bootstrap().recv(pe, tag, turn) {
+            match self.group.bootstrap().recv_among(pe, tag, self.group.members(), turn) {
                 Ok(m) => {
                     let export = Export { bytes: m.payload, fds: m.fds };
                     self.world.imports.lock().received(pe, segment, export);

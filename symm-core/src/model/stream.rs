@@ -76,7 +76,7 @@ impl<B: Backend> Stream<B> {
     pub fn synchronize(&self) -> Result<()> {
         self.world.backend.synchronize(&self.raw)?;
         for team in self.used.lock().iter().filter_map(Weak::upgrade) {
-            team.failure()?;
+            team.stream_failure()?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Teams: ordered subsets of PEs with a status, a log of allocations and a context of their own.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use super::log::{AllocationLog, Digest};
 use super::recover::Recovery;
 use super::setup::{Offer, Setup, decode, encode};
 use super::tensor::Tensor;
+use super::view::{Lineage, View};
 use super::world::WorldInner;
 use crate::backend::Backend;
 use crate::bootstrap::Group;
@@ -30,6 +32,12 @@ pub(crate) struct TeamInner<B: Backend> {
     pub(crate) handles: Lock<Vec<Weak<HandleCore<B>>>>,
     timeout: Lock<Duration>,
     pub(crate) recovery: Lock<Recovery>,
+    /// Shared with the team that this one is what is left of.
+    pub(crate) lineage: Arc<Lineage>,
+    /// Number of the view that this team is.
+    view: u64,
+    /// Whether its members have gone on without some of them.
+    superseded: AtomicBool,
 }
 
 impl<B: Backend> std::fmt::Debug for TeamInner<B> {
@@ -49,6 +57,12 @@ impl<B: Backend> TeamInner<B> {
             None => Ok(()),
             Some(f) => Err(f.to_error(self.world.backend.name(), self.group.members())),
         }
+    }
+
+    /// What a stream that ran operations of this team reports at its end: nothing any more once the members have gone on
+    /// in another team.
+    pub(crate) fn stream_failure(&self) -> Result<()> {
+        if self.superseded.load(Ordering::Acquire) { Ok(()) } else { self.failure() }
     }
 
     pub(crate) fn timeout(&self) -> Duration {
@@ -76,6 +90,16 @@ impl<B: Backend> Clone for Team<B> {
 
 impl<B: Backend> Team<B> {
     pub(crate) fn create(world: &Arc<WorldInner<B>>, id: u64, members: Vec<Pe>) -> Result<Self> {
+        let lineage = Arc::new(Lineage::new(&world.boot, id, &members));
+        Team::create_as(world, (id, members), lineage, 0)
+    }
+
+    fn create_as(
+        world: &Arc<WorldInner<B>>,
+        (id, members): (u64, Vec<Pe>),
+        lineage: Arc<Lineage>,
+        view: u64,
+    ) -> Result<Self> {
         let group = Group::new(world.boot.clone(), id, members)?;
         let inner = Arc::new(TeamInner {
             world: world.clone(),
@@ -85,6 +109,9 @@ impl<B: Backend> Team<B> {
             handles: Lock::new(Vec::new()),
             timeout: Lock::new(world.config.timeout),
             recovery: Lock::new(Recovery::default()),
+            lineage,
+            view,
+            superseded: AtomicBool::new(false),
             group,
         });
         let context = Context::create(&inner, default_max_splits(inner.group.len()))?;
@@ -249,5 +276,63 @@ impl<B: Backend> Team<B> {
     /// [`Error::Unsupported`] where the backend lacks `RECOVER`.
     pub fn recover(&self) -> Result<()> {
         super::recover::recover(&self.inner)
+    }
+
+    /// Number of the view that this team is: 0 for a team as it was made, larger for one made by
+    /// [`without`](Self::without).
+    pub fn view(&self) -> u64 {
+        self.inner.view
+    }
+
+    /// What is left of this team without the PEs of `gone` and whoever else of it has ended, in the same order.
+    ///
+    /// A PE that died fails its teams for good: `recover` needs every member. The members that live go on in the team that
+    /// this returns, with contexts and pads of its own. Tensors that were allocated in this team may be rendezvoused over
+    /// the new one and keep their contents; this team's handles stay failed. Memory that only a dead PE still held becomes
+    /// free.
+    ///
+    /// The lowest PE that lives decides who is in, which makes a numbered [`view`](Self::view), the same on all. A PE is left
+    /// out only when its end is proven: its connection is closed and, on one host, its process is gone, and with it
+    /// everything that could still write this PE's memory. One that is merely silent is waited for; whoever runs the job
+    /// ends it. If more PEs die meanwhile, they are left out as well. A PE that dies in the last steps of this may be a
+    /// member on some and already left out on others: whoever has it as a member sees the team fail with
+    /// [`Error::PeerFailed`] and calls `without` on it, where the others wait.
+    ///
+    /// Returned, every stream of every member has passed what it was given before: buffers of the failed operation are
+    /// not written any more, and [`Stream::synchronize`](super::Stream::synchronize) no longer returns this team's failure.
+    /// On the world's team, [`World::finalize`](super::World::finalize) then meets the members of the
+    /// last view only.
+    ///
+    /// # Collective
+    /// Over the members of this team that live. `gone` may differ between them, and be empty.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] naming PEs of `gone` that have not ended, or members that did not come (it may be called again);
+    /// [`Error::PeerFailed`] naming this PE if the others went on without it; [`Error::InvalidArgument`] if `gone` has
+    /// this PE or no member; [`Error::Unsupported`] where the backend lacks `RECOVER`.
+    pub fn without(&self, gone: &[Pe]) -> Result<Team<B>> {
+        const OP: &str = "without";
+        let world = &self.inner.world;
+        let lineage = &self.inner.lineage;
+        if let Some(pe) = gone.iter().find(|pe| **pe == world.boot.pe() || !lineage.made().contains(pe)) {
+            let expected = format!("other PEs of {:?}", lineage.made());
+            return Err(Error::argument(OP, "gone", format!("a list with PE {pe}"), expected));
+        }
+        let deadline = Deadline::after(world.config.init_timeout);
+        super::recover::idle(world, OP, deadline)?;
+        loop {
+            let View { number, members } = lineage.next(gone, deadline)?;
+            log::info!("PE {}: view {number} of the team: {members:?}", world.boot.pe());
+            let id = lineage.team_id(number);
+            match Team::create_as(world, (id, members), lineage.clone(), number) {
+                // Another one died meanwhile: the next view is without it, too.
+                Err(Error::PeerFailed { .. }) if !deadline.passed() => {}
+                Ok(team) => {
+                    self.inner.superseded.store(true, Ordering::Release);
+                    return Ok(team);
+                }
+                Err(e) => return Err(e),
+            }
+        }
     }
 }

@@ -28,6 +28,8 @@ use crate::status::{self, Failure};
 const INIT_TEAM: u64 = u64::from_le_bytes(*b"init....");
 /// Id of the world's team.
 const WORLD_TEAM: u64 = u64::from_le_bytes(*b"world...");
+/// Mixed into the id of the world's last view for the meeting in `finalize`.
+const FINALIZE: u64 = u64::from_le_bytes(*b"finalize");
 
 pub(crate) struct WorldInner<B: Backend> {
     pub(crate) backend: B,
@@ -78,6 +80,7 @@ impl<B: Backend> WorldInner<B> {
     pub(crate) fn sweep(&self) {
         // Retires what it was the last to hold.
         drop(self.backend.released());
+        self.bury();
         let swept = self.retirement.lock().sweep(|m| self.backend.passed(m).unwrap_or(false));
         drop((swept.raws, swept.contexts));
         if !swept.imports.is_empty() {
@@ -89,6 +92,17 @@ impl<B: Backend> WorldInner<B> {
         for (r#use, block) in swept.blocks {
             self.give(r#use, block);
         }
+    }
+
+    /// Lets go of what only PEs held that have ended, where that proves that their writes have ended too.
+    fn bury(&self) {
+        let ended = self.boot.ended();
+        if ended.is_empty() || !self.backend.capabilities().contains(Capabilities::RECOVER) {
+            return;
+        }
+        self.retirement.lock().forget(&ended);
+        let mut imports = self.imports.lock();
+        ended.into_iter().for_each(|pe| imports.forget_peer(pe));
     }
 
     pub(crate) fn to_tell(&self, members: &[Pe]) -> Vec<AllocationId> {
@@ -289,7 +303,8 @@ impl<B: Backend> World<B> {
     /// Ends the world: meets all PEs, ends the backend, says goodbye.
     ///
     /// # Collective
-    /// Over all PEs, once, after the streams were synchronised. Later calls on anything of this world return
+    /// Over all PEs, once, after the streams were synchronised; after [`Team::without`] on the world's team over the members
+    /// of its last view. Later calls on anything of this world return
     /// [`Error::Finalized`]. Leaving without it is legal: the last owner's drop says goodbye.
     ///
     /// # Errors
@@ -299,13 +314,29 @@ impl<B: Backend> World<B> {
             return Ok(());
         }
         let deadline = Deadline::after(self.inner.config.init_timeout);
-        let met = self.team.inner.group.barrier("finalize", deadline);
+        let left = self.left();
+        let meet = || match &left {
+            Ok(left) => left.as_ref().unwrap_or(&self.team.inner.group).barrier("finalize", deadline),
+            Err(e) => Err(e.clone()),
+        };
+        let met = meet();
         let ended = self.inner.backend.finalize();
         // A PE says goodbye only when nobody can still be sending to it.
-        let met = met.and_then(|()| self.team.inner.group.barrier("finalize", deadline));
+        let met = met.and_then(|()| meet());
         self.inner.boot.close();
         drop(self.inner.backend.released());
         met.and(ended)
+    }
+
+    /// Who is left of the world after `without` on its team; `None` if nobody was left out.
+    fn left(&self) -> Result<Option<Group>> {
+        let lineage = &self.team.inner.lineage;
+        let view = lineage.view();
+        if view.number == 0 {
+            return Ok(None);
+        }
+        let id = lineage.team_id(view.number) ^ FINALIZE;
+        Group::new(self.inner.boot.clone(), id, view.members).map(Some)
     }
 
     /// The deadline that operations get if they name none.

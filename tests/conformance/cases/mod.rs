@@ -13,6 +13,7 @@ mod reduce_errors;
 mod rma;
 mod signal;
 mod sums;
+mod survivors;
 mod symmetry;
 mod teams;
 mod timeouts;
@@ -39,6 +40,7 @@ pub(crate) fn all() -> Vec<Case> {
         words::CASES,
         errors::CASES,
         recover::CASES,
+        survivors::CASES,
         symmetry::CASES,
         lifetime::CASES,
         teams::CASES,
