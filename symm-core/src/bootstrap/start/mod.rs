@@ -11,6 +11,8 @@
 
 mod family;
 mod meeting;
+mod pmi;
+mod pmix;
 mod slurm;
 mod symm;
 mod torchrun;
@@ -41,12 +43,14 @@ pub fn start(config: &Config) -> Result<Arc<dyn Bootstrap>> {
     match Family::find(config, env)? {
         None => alone(),
         Some(Family::Symm) => symm::start(config),
+        Some(Family::Pmix) => pmix::start(config),
+        Some(Family::Pmi) => pmi::start(config, &env),
         Some(Family::Torchrun) => torchrun::start(config, &env),
         Some(Family::Slurm) => slurm::start(config, &env),
-        Some(family) => Err(Error::Setting {
+        Some(Family::Mpi) => Err(Error::Setting {
             name: "SYMM_BOOTSTRAP",
-            got: family.to_string(),
-            expected: "a family that this build has".to_owned(),
+            got: "mpi".to_owned(),
+            expected: "another family: MPI needs symm::init, built with the feature `mpi`".to_owned(),
         }),
     }
 }

@@ -1,0 +1,246 @@
+//! PMI, as MPICH's `mpirun` (hydra) serves it: lines of words over a descriptor that the process inherits.
+//!
+//! It is used to find the others and finished before anything else happens, because hydra takes a process that ends with
+//! it open for a crashed one. A program that uses MPICH as well initialises MPI first and takes the feature `mpi`.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::family::number;
+use super::{job_name, secret};
+use crate::bootstrap::{Bootstrap, Contacts, Identity, Secret, Sockets, Whereabouts};
+use crate::config::Config;
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::pe::Pe;
+
+/// Longest line that is taken from the launcher.
+const LINE: u64 = 8192;
+
+pub(super) fn start(config: &Config, env: &impl Fn(&str) -> Option<String>) -> Result<Arc<dyn Bootstrap>> {
+    let deadline = Deadline::after(config.init_timeout);
+    let fd = number(env, "PMI_FD", i32::MAX as u64)? as RawFd;
+    let n_pes = number(env, "PMI_SIZE", 1 << 20)? as usize;
+    let pe = Pe(number(env, "PMI_RANK", n_pes.max(1) as u64)? as u32);
+    let mut session = Session::open(fd, deadline)?;
+    let mut identity =
+        Identity { pe, n_pes, job: job_name("pmi", &[&session.space]), secret: secret(config) };
+    if !identity.secret.is_some() {
+        if pe == Pe(0) {
+            session.put(&secret_key(), &Secret::random()?)?;
+        }
+        session.barrier(deadline)?;
+        identity.secret = Secret::new(&session.get(&secret_key())?);
+    }
+    let mut contacts = Space { session: &mut session, pe };
+    let interfaces = config.interfaces.as_deref();
+    let boot =
+        Sockets::join(identity, Whereabouts::Anywhere { contacts: &mut contacts, interfaces }, deadline);
+    session.finish();
+    Ok(boot?)
+}
+
+fn secret_key() -> String {
+    "symm-secret".to_owned()
+}
+
+/// The key-value space, to find the others.
+struct Space<'a> {
+    session: &'a mut Session,
+    pe: Pe,
+}
+
+impl Contacts for Space<'_> {
+    fn exchange(&mut self, card: &[u8], wanted: &[Pe], deadline: Deadline) -> Result<Vec<Vec<u8>>> {
+        self.session.put(&format!("symm-card-{}", self.pe), card)?;
+        self.session.barrier(deadline)?;
+        wanted.iter().map(|pe| self.session.get(&format!("symm-card-{pe}"))).collect()
+    }
+}
+
+/// The conversation with the launcher.
+struct Session {
+    /// As a socket, which is what hydra gives: it can be read under a deadline.
+    stream: BufReader<UnixStream>,
+    /// Name of the job's key-value space.
+    space: String,
+    /// Longest value.
+    longest: usize,
+}
+
+impl Session {
+    fn open(fd: RawFd, deadline: Deadline) -> Result<Session> {
+        // A copy, so that the descriptor stays open for an MPI that may be initialised later.
+        // SAFETY: `fcntl` checks the number that the launcher gave; a copy is this session's own.
+        let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+        if copy < 0 {
+            let e = rustix::io::Errno::from_io_error(&std::io::Error::last_os_error());
+            return Err(Error::system("fcntl(PMI_FD)", e.unwrap_or(rustix::io::Errno::BADF)));
+        }
+        // SAFETY: the copy is open and nobody else has it.
+        let stream = UnixStream::from(unsafe { OwnedFd::from_raw_fd(copy) });
+        let mut session = Session { stream: BufReader::new(stream), space: String::new(), longest: 0 };
+        session.limit(deadline)?;
+        session.ask("init pmi_version=1 pmi_subversion=1", "response_to_init")?;
+        let most = session.ask("get_maxes", "maxes")?;
+        session.longest = most.get("vallen_max").and_then(|n| n.parse().ok()).unwrap_or(256);
+        let named = session.ask("get_my_kvsname", "my_kvsname")?;
+        session.space = named.get("kvsname").cloned().unwrap_or_default();
+        Ok(session)
+    }
+
+    fn limit(&self, deadline: Deadline) -> Result<()> {
+        let left = deadline.left().max(Duration::from_millis(1));
+        let set = self.stream.get_ref().set_read_timeout(Some(left));
+        set.map_err(|e| failed("setsockopt", &e.to_string()))
+    }
+
+    /// Sends one command and takes its answer's words.
+    fn ask(&mut self, command: &str, answer: &'static str) -> Result<HashMap<String, String>> {
+        let told = self.stream.get_mut().write_all(format!("cmd={command}\n").as_bytes());
+        told.map_err(|e| failed(answer, &e.to_string()))?;
+        let mut line = String::new();
+        match (&mut self.stream).take(LINE).read_line(&mut line) {
+            Ok(_) if line.ends_with('\n') => {}
+            Ok(_) => return Err(failed(answer, "the launcher hung up")),
+            Err(e) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&e.kind()) => {
+                return Err(failed(
+                    answer,
+                    "no answer in time: not every PE came, PMI does not tell who is missing",
+                ));
+            }
+            Err(e) => return Err(failed(answer, &e.to_string())),
+        }
+        let words = words(&line);
+        let got = words.get("cmd").map(String::as_str);
+        let good = words.get("rc").is_none_or(|rc| rc == "0");
+        if got != Some(answer) || !good {
+            return Err(failed(answer, &format!("the launcher said {:?}", line.trim_end())));
+        }
+        Ok(words)
+    }
+
+    fn put(&mut self, key: &str, bytes: &[u8]) -> Result<()> {
+        let value: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        if value.len() >= self.longest {
+            let why = format!(
+                "{} characters, {} are allowed: SYMM_IFNAME names fewer interfaces",
+                value.len(),
+                self.longest
+            );
+            return Err(failed("put_result", &why));
+        }
+        let command = format!("put kvsname={} key={key} value={value}", self.space);
+        self.ask(&command, "put_result").map(drop)
+    }
+
+    fn get(&mut self, key: &str) -> Result<Vec<u8>> {
+        let command = format!("get kvsname={} key={key}", self.space);
+        let words = self.ask(&command, "get_result")?;
+        let text = words.get("value").map(String::as_str).unwrap_or_default();
+        let wrong = || failed("get_result", &format!("{key} has the value {text:?}"));
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        if !rest.is_empty() {
+            return Err(wrong());
+        }
+        let byte = |pair: &[u8; 2]| {
+            let text = std::str::from_utf8(pair).ok()?;
+            u8::from_str_radix(text, 16).ok()
+        };
+        pairs.iter().map(byte).collect::<Option<_>>().ok_or_else(wrong)
+    }
+
+    /// Returns once every PE has called it; what they put can be got then.
+    fn barrier(&mut self, deadline: Deadline) -> Result<()> {
+        self.limit(deadline)?;
+        self.ask("barrier_in", "barrier_out").map(drop)
+    }
+
+    fn finish(mut self) {
+        if let Err(e) = self.ask("finalize", "finalize_ack") {
+            log::warn!("{e}");
+        }
+    }
+}
+
+fn words(line: &str) -> HashMap<String, String> {
+    let pairs = line.split_whitespace().filter_map(|word| word.split_once('='));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+fn failed(what: &'static str, why: &str) -> Error {
+    Error::Bootstrap { call: "PMI", why: format!("{what}: {why}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    /// A session with a launcher that gives these answers, one a command.
+    fn with(answers: &'static [&'static str]) -> (Result<Session>, std::thread::JoinHandle<Vec<String>>) {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let launcher = std::thread::spawn(move || {
+            let mut reader = BufReader::new(theirs);
+            let mut heard = Vec::new();
+            for answer in answers {
+                let mut line = String::new();
+                reader.read_line(&mut line).expect("a command");
+                heard.push(line.trim_end().to_owned());
+                reader.get_mut().write_all(answer.as_bytes()).expect("room");
+            }
+            heard
+        });
+        (Session::open(ours.as_raw_fd(), Deadline::after(Duration::from_secs(5))), launcher)
+    }
+
+    const START: [&str; 3] = [
+        "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n",
+        "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=32\n",
+        "cmd=my_kvsname kvsname=kvs_1\n",
+    ];
+
+    #[test]
+    fn values_travel_as_text_and_have_a_limit() {
+        let answers = Box::leak(
+            [
+                &START[..],
+                &["cmd=put_result rc=0 msg=success\n", "cmd=get_result rc=0 msg=success value=00ff\n"],
+            ]
+            .concat()
+            .into_boxed_slice(),
+        );
+        let (session, launcher) = with(answers);
+        let mut session = session.expect("open");
+        session.put("k", &[0, 255]).expect("put");
+        assert_eq!(session.get("k"), Ok(vec![0, 255]));
+        assert!(session.put("k", &[0; 16]).is_err());
+        let heard = launcher.join().expect("no panic");
+        assert_eq!(heard[3], "cmd=put kvsname=kvs_1 key=k value=00ff");
+    }
+
+    #[test]
+    fn what_the_launcher_should_not_say_is_an_error_that_quotes_it() {
+        for (answer, part) in [
+            ("cmd=response_to_init rc=-1\n", "rc=-1"),
+            ("nonsense\n", "nonsense"),
+            ("cmd=maxes\n", "maxes"),
+            ("", "hung up"),
+        ] {
+            let answers = Box::leak(vec![answer].into_boxed_slice());
+            let (session, launcher) = with(answers);
+            let e = session.err().expect("refused").to_string();
+            launcher.join().expect("no panic");
+            assert!(e.contains(part), "{e}");
+        }
+        assert!(matches!(
+            Session::open(-1, Deadline::after(Duration::ZERO)).err(),
+            Some(Error::System { .. })
+        ));
+    }
+}
