@@ -31,9 +31,9 @@ impl fmt::Display for Attempt {
 /// The library is in none of the places, or what is there is not it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{} was not found; set SYMM_NVJITLINK_LIB to the file, or CUDA_HOME to the folder that holds lib64/. Tried:{}",
+    "{} was not found; set SYMM_NVJITLINK_LIB to the file, or CUDA_HOME to the folder that holds lib64/. Tried: {}",
     NAMES[0],
-    tried.iter().map(|attempt| format!("\n  {attempt}")).collect::<String>()
+    tried.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 )]
 pub struct LoadError {
     /// All places, in the order they were tried.
@@ -155,14 +155,17 @@ unsafe fn symbol<T: Copy>(library: &Library, name: &'static str) -> Result<T, St
     found.map(|symbol| *symbol).map_err(|_| format!("it does not export {name}"))
 }
 
-/// The dynamic loader's message, without the file that it starts with.
+/// The dynamic loader's message, without the file that it starts with; short where the file is not there.
 fn reason(error: &libloading::Error, file: &Path) -> String {
     let text = match error {
         libloading::Error::DlOpen { source } => source.to_string(),
         other => other.to_string(),
     };
     let prefix = format!("{}: ", file.display());
-    text.strip_prefix(&prefix).map_or(text.clone(), ToOwned::to_owned)
+    match text.strip_prefix(&prefix).unwrap_or(&text) {
+        "cannot open shared object file: No such file or directory" => "no such file".to_owned(),
+        why => why.to_owned(),
+    }
 }
 
 /// All places, in order, with what led to them. `variable` is the environment.
@@ -247,7 +250,7 @@ mod tests {
         // libc is a library, but not this one.
         let places = [(PathBuf::from("/nowhere/x.so"), "CUDA_HOME"), (PathBuf::from("libc.so.6"), "a test")];
         let text = NvJitLink::open(&places).unwrap_err().to_string();
-        assert!(text.contains("/nowhere/x.so (CUDA_HOME): cannot open shared object file"), "{text}");
+        assert!(text.contains("/nowhere/x.so (CUDA_HOME): no such file;"), "{text}");
         assert!(text.ends_with("libc.so.6 (a test): it does not export nvJitLinkVersion"), "{text}");
     }
 }

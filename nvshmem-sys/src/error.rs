@@ -36,7 +36,7 @@ impl fmt::Display for Attempt {
 pub enum LoadError {
     /// It is in none of the places.
     #[error(
-        "{} was not found; set SYMM_NVSHMEM_LIB to the file, or NVSHMEM_HOME to the folder that holds lib/. Tried:{}",
+        "{} was not found; set SYMM_NVSHMEM_LIB to the file, or NVSHMEM_HOME to the folder that holds lib/. Tried: {}",
         crate::SONAME,
         list(tried)
     )]
@@ -76,5 +76,5 @@ pub enum LoadError {
 }
 
 fn list(tried: &[Attempt]) -> String {
-    tried.iter().map(|attempt| format!("\n  {attempt}")).collect()
+    tried.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

@@ -196,12 +196,15 @@ fn same_file(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// The dynamic loader's message, without the file that it starts with.
+/// The dynamic loader's message, without the file that it starts with; short where the file is not there.
 fn reason(error: &libloading::Error, file: &Path) -> String {
     let text = match error {
         libloading::Error::DlOpen { source } => source.to_string(),
         other => other.to_string(),
     };
     let prefix = format!("{}: ", file.display());
-    text.strip_prefix(&prefix).map_or(text.clone(), ToOwned::to_owned)
+    match text.strip_prefix(&prefix).unwrap_or(&text) {
+        "cannot open shared object file: No such file or directory" => "no such file".to_owned(),
+        why => why.to_owned(),
+    }
 }

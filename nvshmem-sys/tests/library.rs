@@ -192,7 +192,7 @@ fn what_is_not_nvshmem_is_refused() {
     assert!(error.contains("nvshmemx_vendor_get_version_info"), "{error}");
     std::fs::write(&file, "no ELF file").unwrap();
     let error = inspected(&[("SYMM_NVSHMEM_LIB", &file)]).unwrap_err();
-    assert!(error.contains("(SYMM_NVSHMEM_LIB): ") && error.matches("\n  ").count() == 1, "{error}");
+    assert!(error.contains("(SYMM_NVSHMEM_LIB): ") && error.matches("; ").count() == 1, "{error}");
 }
 
 #[test]
@@ -210,10 +210,7 @@ fn every_place_that_was_tried_is_in_the_error() {
     };
     assert!(text.starts_with("libnvshmem_host.so.3 was not found; set SYMM_NVSHMEM_LIB"), "{text}");
     let lib = home.join("lib").join(sys::SONAME);
-    let line = format!(
-        "{} (NVSHMEM_HOME): cannot open shared object file: No such file or directory",
-        lib.display()
-    );
+    let line = format!("{} (NVSHMEM_HOME): no such file;", lib.display());
     assert!(text.contains(&line), "{line} is not in {text}");
     assert!(text.contains("libnvshmem_host.so.3 (the dynamic loader's search path): "), "{text}");
     assert!(text.contains("/usr/local/nvshmem/lib/"), "{text}");
