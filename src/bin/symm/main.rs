@@ -2,6 +2,7 @@
 
 mod bench;
 mod cli;
+mod doctor;
 mod moe;
 mod plan;
 mod run;
@@ -24,6 +25,7 @@ enum Command {
     Moe(moe::Args),
     Bench(bench::Args),
     Plan(plan::Args),
+    Doctor(doctor::Args),
 }
 
 fn main() -> ExitCode {
@@ -31,7 +33,7 @@ fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|e| {
         // Wrong arguments of these have a form of their own: one line, and JSON where that was asked for.
         let command = std::env::args_os().nth(1).and_then(|c| c.into_string().ok());
-        match command.filter(|c| e.use_stderr() && ["bench", "moe", "plan"].contains(&c.as_str())) {
+        match command.filter(|c| e.use_stderr() && ["bench", "doctor", "moe", "plan"].contains(&c.as_str())) {
             Some(command) => std::process::exit(cli::args::usage(&command, &e)),
             None => e.exit(),
         }
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::Moe(args) => Ok(moe::run(&args)),
         Command::Bench(args) => Ok(bench::run(&args)),
         Command::Plan(args) => Ok(plan::run(&args)),
+        Command::Doctor(args) => Ok(doctor::run(&args)),
     };
     match result {
         Ok(code) => code,

@@ -11,10 +11,11 @@ use super::case::{Buffers, Limits};
 use super::data::Value;
 use super::measure::{Way, measure};
 use super::op::Op;
-use super::report::{Setup, cpu};
+use super::report::Setup;
 use super::say::{Output, Said};
 use crate::cli::args::human;
 use crate::cli::error::{Class, Failure};
+use crate::cli::machine::cpu;
 use crate::cli::meet::{agree, meet};
 use crate::cli::memory;
 

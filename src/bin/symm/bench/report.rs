@@ -25,13 +25,6 @@ pub(super) struct Setup {
     pub(super) cores: usize,
 }
 
-/// The machine's processor, as the system names it.
-pub(super) fn cpu() -> String {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split(':').nth(1));
-    model.unwrap_or("unknown").trim().to_owned()
-}
-
 impl Setup {
     /// The lines above the first row.
     pub(super) fn head(&self) -> String {

@@ -7,12 +7,13 @@
 //! | `say` | what goes to standard output, to standard error and into the `--json` file |
 //! | `job`, `channel` | a command that starts its own PEs, and what they tell it |
 //! | `meet` | PEs of one command, before they have a world |
-//! | `memory` | how much of it there is |
+//! | `machine`, `memory` | its processor, and how much memory there is |
 
 pub(crate) mod args;
 pub(crate) mod channel;
 pub(crate) mod error;
 pub(crate) mod job;
+pub(crate) mod machine;
 pub(crate) mod meet;
 pub(crate) mod memory;
 pub(crate) mod say;
