@@ -11,7 +11,7 @@ use std::time::Duration;
 #[cfg(feature = "cuda")]
 use symm_core::Error;
 use symm_core::backend::{
-    Addr, Backend, ContextParts, DevicePtrs, Exchange, ExchangeOutput, Export, Get, HandleParts, Kept,
+    Addr, Backend, ContextParts, DevicePtrs, Exchange, ExchangeOutput, Export, Form, Get, HandleParts, Kept,
     PadSignal, Put, Reach, Region, WaitUntil,
 };
 use symm_core::bootstrap::Bootstrap;
@@ -467,6 +467,14 @@ unsafe impl Backend for AnyBackend {
 
     fn quiet(&self, stream: &AnyStream, status: &AnyStatus, limit: Duration) -> Result<()> {
         on!(self, |b, stream: AnyStream, status: AnyStatus| b.quiet(stream, status, limit))
+    }
+
+    fn scratch_bytes(&self, form: Form, ranks: usize, bytes: usize) -> usize {
+        match &self.chosen {
+            Chosen::Host(b) => b.scratch_bytes(form, ranks, bytes),
+            #[cfg(feature = "cuda")]
+            Chosen::Cuda(b) => b.scratch_bytes(form, ranks, bytes),
+        }
     }
 
     unsafe fn exchange(

@@ -55,7 +55,7 @@ pub use any::{
 pub use init::{Builder, init, is_started, settle, start, threads};
 pub use symm_core::backend::{Addr, Backend, Cmp, DevicePtrs, Reach, SignalOp, SignalUpdate};
 pub use symm_core::capability::Capabilities;
-pub use symm_core::model::Options;
+pub use symm_core::model::{Options, ReduceOp, Tile};
 pub use symm_core::{
     Config, DType, Element, Error, Fault, LogEntry, Pe, Result, bootstrap, dtype, moe, oracle, splits,
 };
@@ -80,3 +80,11 @@ pub type Span = symm_core::model::Span<AnyBackend>;
 pub type Local = symm_core::model::Local<AnyBackend>;
 /// Arguments of the `all_to_all_vdev` family.
 pub type AllToAllVdev<'a> = symm_core::model::AllToAllVdev<'a, AnyBackend>;
+/// Arguments of `all_to_all_nd`.
+pub type AllToAllNd<'a> = symm_core::model::AllToAllNd<'a, AnyBackend>;
+/// Arguments of `reduce_scatter_offset`.
+pub type ReduceScatterOffset<'a> = symm_core::model::ReduceScatterOffset<'a, AnyBackend>;
+/// Arguments of `tile_reduce`.
+pub type TileReduce<'a> = symm_core::model::TileReduce<'a, AnyBackend>;
+/// Arguments of `multi_root_tile_reduce`.
+pub type MultiRootTileReduce<'a> = symm_core::model::MultiRootTileReduce<'a, AnyBackend>;

@@ -24,7 +24,7 @@ pub enum Fault {
     /// dtype, row size, length, root, shape, experts a rank or `major_align` differ from rank 0's, or do not belong
     /// together.
     Form,
-    /// The output is another allocation than rank 0's.
+    /// The output is another allocation than rank 0's, or another part of it where the operation asks for the same.
     Output,
     /// An argument was refused on that PE before anything was enqueued; the PE itself got the details.
     Argument,
@@ -62,7 +62,7 @@ impl fmt::Display for Fault {
                     "form: dtype, row size, length, root, shape, experts a rank or major_align differ from rank 0's",
                 )
             }
-            Fault::Output => f.write_str("output: another allocation than rank 0's"),
+            Fault::Output => f.write_str("output: another allocation than rank 0's, or another place in it"),
             Fault::Argument => f.write_str("an argument was refused there"),
             Fault::NegativeSplit { index, value } => {
                 write!(f, "in_splits[{index}] is {value}, expected 0 or more")

@@ -10,6 +10,7 @@ use symm_kernels::params::{ExchangeParams, near};
 use crate::backend::Cuda;
 use crate::handle::RawContext;
 use crate::ops::nanoseconds;
+use crate::result::BACKEND;
 use crate::stream::Stream;
 
 /// What every kernel of the exchange protocol is given, whatever its form.
@@ -64,6 +65,10 @@ impl Cuda {
         context: &RawContext,
         x: &Exchange<'_, Cuda>,
     ) -> Result<()> {
+        if x.form.takes() {
+            let why = "its kernels do not take blocks of buffers yet".to_owned();
+            return Err(symm_core::Error::Unsupported { backend: BACKEND, capability: x.form.name(), why });
+        }
         if x.form.reduces() || x.form == Form::Broadcast {
             // SAFETY: the caller's promise, passed on.
             return unsafe { self.enqueue_reduce(stream, context, x) };

@@ -368,6 +368,8 @@ unsafe impl Backend for Host {
             in_splits: x.in_splits,
             out_splits_offsets: x.out_splits_offsets,
             result: x.result,
+            takes: x.takes.to_vec(),
+            average: x.average,
             invalid: x.invalid || !fits,
             limit: x.limit,
         };

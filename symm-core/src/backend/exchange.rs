@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Addr, Backend};
+use super::{Addr, Backend, Take};
 use crate::dtype::DType;
 
 /// Which collective an [`Exchange`] is. Codes are those of the status record's `op`.
@@ -32,11 +32,25 @@ pub enum Form {
     TwoShotAllReduce = 25,
     /// The same to everybody's own memory; rank r leaves chunk r in its buffer, where the others get it.
     TwoShotAllReduceOut = 26,
+    /// A column or row block of every buffer to this PE's own memory.
+    AllToAllNd = 27,
+    /// Blocks of the sum of all buffers to their owners' memory.
+    ReduceScatterOffset = 28,
+    /// A tile of the sum of all buffers to the root's memory.
+    TileReduce = 29,
+    /// Tiles of the sum of all buffers, each to its root's memory.
+    MultiRootTileReduce = 30,
+    /// Every buffer to this PE's own memory; on a GPU its copy engines move the data.
+    LowContentionAllGather = 31,
+    /// This rank's block of every buffer to its own memory, as `LowContentionAllGather`.
+    LowContentionAllToAll = 32,
+    /// The sum of this rank's block of all buffers to its own memory, as `LowContentionAllGather`.
+    LowContentionReduceScatter = 33,
 }
 
 impl Form {
     /// Every form.
-    pub const ALL: [Form; 11] = [
+    pub const ALL: [Form; 18] = [
         Form::Barrier,
         Form::AllGather,
         Form::AllToAll,
@@ -48,6 +62,13 @@ impl Form {
         Form::OneShotAllReduce,
         Form::TwoShotAllReduce,
         Form::TwoShotAllReduceOut,
+        Form::AllToAllNd,
+        Form::ReduceScatterOffset,
+        Form::TileReduce,
+        Form::MultiRootTileReduce,
+        Form::LowContentionAllGather,
+        Form::LowContentionAllToAll,
+        Form::LowContentionReduceScatter,
     ];
 
     /// The code in headers and status records.
@@ -74,6 +95,13 @@ impl Form {
             Form::OneShotAllReduce => "one_shot_all_reduce",
             Form::TwoShotAllReduce => "two_shot_all_reduce",
             Form::TwoShotAllReduceOut => "two_shot_all_reduce_out",
+            Form::AllToAllNd => "all_to_all_nd",
+            Form::ReduceScatterOffset => "reduce_scatter_offset",
+            Form::TileReduce => "tile_reduce",
+            Form::MultiRootTileReduce => "multi_root_tile_reduce",
+            Form::LowContentionAllGather => "low_contention_all_gather",
+            Form::LowContentionAllToAll => "low_contention_all_to_all",
+            Form::LowContentionReduceScatter => "low_contention_reduce_scatter",
         }
     }
 
@@ -91,7 +119,8 @@ impl Form {
         matches!(self, Form::AllToAllVdev2dOffset)
     }
 
-    /// Whether the form adds up what all members have in their symmetric buffers.
+    /// Whether the form adds up parts of all members' symmetric buffers that follow from the header; see
+    /// [`takes`](Self::takes) for those that follow from the descriptor.
     pub const fn reduces(self) -> bool {
         matches!(
             self,
@@ -102,6 +131,32 @@ impl Form {
     /// Whether members get from each other's buffers after the done-flags, so that a second round of flags follows.
     pub const fn gathers(self) -> bool {
         matches!(self, Form::TwoShotAllReduceOut)
+    }
+
+    /// Whether this PE takes blocks of all members' symmetric buffers, [`Exchange::takes`], to its own memory.
+    pub const fn takes(self) -> bool {
+        self.sums_takes()
+            || matches!(self, Form::AllToAllNd | Form::LowContentionAllGather | Form::LowContentionAllToAll)
+    }
+
+    /// Whether what is [taken](Self::takes) is added up; else it is copied.
+    pub const fn sums_takes(self) -> bool {
+        matches!(
+            self,
+            Form::ReduceScatterOffset
+                | Form::TileReduce
+                | Form::MultiRootTileReduce
+                | Form::LowContentionReduceScatter
+        )
+    }
+
+    /// Whether a GPU's copy engines move the data. Their addresses are fixed before anybody has arrived, so the symmetric
+    /// buffer must begin at the same byte of the allocation on every member.
+    pub const fn low_contention(self) -> bool {
+        matches!(
+            self,
+            Form::LowContentionAllGather | Form::LowContentionAllToAll | Form::LowContentionReduceScatter
+        )
     }
 }
 
@@ -140,6 +195,9 @@ pub struct ExchangeOutput<'a, B: Backend> {
 /// | one_shot_all_reduce | elements to copy to `output` first, or `NULL` | `in_rows` elements | 0 | 1 |
 /// | two_shot_all_reduce | – | – | 0 | 1 |
 /// | two_shot_all_reduce_out | – | `in_rows` elements | 0 | 1 |
+///
+/// The forms that [take](Form::takes) have `takes`, all inside the first `in_rows` elements of `output`; a row of theirs is
+/// an element, too, and `lead` a digest of the shape that must be equal on all members.
 #[derive(Debug)]
 pub struct Exchange<'a, B: Backend> {
     /// Which collective.
@@ -166,8 +224,15 @@ pub struct Exchange<'a, B: Backend> {
     pub result: Addr,
     /// Rank whose rows are broadcast; 0 where the form has none.
     pub root: usize,
-    /// Leading rows of a reduction, 1 or more; 0 where the form has none.
+    /// Leading rows of a reduction, 1 or more; a digest of the shape for the forms that take; 0 where the form has none.
     pub lead: usize,
+    /// Blocks that this PE takes, at most [`MAX_TAKES`](super::MAX_TAKES), one for the forms that copy; empty where the form
+    /// has none, or this PE takes nothing.
+    pub takes: &'a [Take],
+    /// Whether sums of `takes` are divided by W, before they are rounded; only with floats.
+    pub average: bool,
+    /// As many bytes of this PE's own memory as [`Backend::scratch_bytes`] asked for; `NULL` where it asked for none.
+    pub scratch: Addr,
     /// An argument was refused by the model: take part with validity 0.
     pub invalid: bool,
     /// Blocks that the operation may occupy on a GPU; 0 leaves it to the backend.
@@ -176,10 +241,13 @@ pub struct Exchange<'a, B: Backend> {
     pub limit: Duration,
 }
 
-impl<B: Backend> Exchange<'_, B> {
+impl<'a, B: Backend> Exchange<'a, B> {
     /// The same collective as another backend takes it: a backend over several passes it on, with the buffer's handle in
     /// the other's terms.
-    pub fn with_output<'b, C: Backend>(&self, output: Option<ExchangeOutput<'b, C>>) -> Exchange<'b, C> {
+    pub fn with_output<'b, C: Backend>(&self, output: Option<ExchangeOutput<'b, C>>) -> Exchange<'b, C>
+    where
+        'a: 'b,
+    {
         Exchange {
             form: self.form,
             dtype: self.dtype,
@@ -194,6 +262,9 @@ impl<B: Backend> Exchange<'_, B> {
             result: self.result,
             root: self.root,
             lead: self.lead,
+            takes: self.takes,
+            average: self.average,
+            scratch: self.scratch,
             invalid: self.invalid,
             max_blocks: self.max_blocks,
             limit: self.limit,

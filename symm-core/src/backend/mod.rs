@@ -6,6 +6,7 @@
 
 mod exchange;
 mod one_sided;
+mod take;
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 pub use exchange::{Exchange, ExchangeOutput, Form};
 pub use one_sided::{Cmp, Get, PadSignal, Put, SignalOp, SignalUpdate, WaitUntil};
+pub use take::{MAX_TAKES, Take};
 
 use crate::bootstrap::Bootstrap;
 use crate::capability::Capabilities;
@@ -436,6 +438,12 @@ pub unsafe trait Backend: Debug + Send + Sync + Sized + 'static {
     fn quiet(&self, stream: &Self::Stream, status: &Self::Status, limit: Duration) -> Result<()>;
 
     // ---- collectives ----
+
+    /// Bytes of this PE's memory that an operation of a form that [takes](Form::takes) needs beside its buffers, where it
+    /// takes `bytes` bytes from each of `ranks` members.
+    fn scratch_bytes(&self, _form: Form, _ranks: usize, _bytes: usize) -> usize {
+        0
+    }
 
     /// Enqueues one collective of the context ([`Form`]), in the protocol of `docs/MEMORY_MODEL.md`.
     ///

@@ -12,8 +12,10 @@
 //! number of ranks in one argument than in another): an oracle has no result for those.
 
 mod reduce;
+mod take;
 
-pub use reduce::{broadcast, canonical, memset32, reduce_scatter, sum};
+pub use reduce::{average, broadcast, canonical, memset32, reduce_scatter, sum};
+pub use take::{Matrix, all_to_all_nd, reduce_scatter_offset, tile_reduce};
 
 /// Row `row` as a range of bytes.
 fn bytes(row: usize, row_bytes: usize) -> std::ops::Range<usize> {

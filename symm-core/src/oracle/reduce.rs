@@ -90,22 +90,35 @@ fn fold<T: Copy>(mut values: impl Iterator<Item = T>, add: impl Fn(T, T) -> T) -
 /// # Panics
 /// For a type that has no sum, and for inputs that differ in length.
 pub fn sum(dtype: DType, inputs: &[Vec<u8>]) -> Vec<u8> {
+    divided(dtype, inputs, 1)
+}
+
+/// The sum, divided by the number of inputs before it is rounded.
+///
+/// # Panics
+/// As [`sum`], and for integers.
+pub fn average(dtype: DType, inputs: &[Vec<u8>]) -> Vec<u8> {
+    assert!(!matches!(dtype, DType::I32 | DType::I64), "{dtype} has no average");
+    divided(dtype, inputs, u32::try_from(inputs.len()).expect("ranks should fit u32"))
+}
+
+fn divided(dtype: DType, inputs: &[Vec<u8>], by: u32) -> Vec<u8> {
     let bytes = inputs.first().map_or(0, Vec::len);
     assert!(inputs.iter().all(|input| input.len() == bytes), "inputs should be of one length");
     let mut out = Vec::with_capacity(bytes);
     for at in (0..bytes).step_by(dtype.size()) {
         let half = |h: Half| {
             let wide = column(inputs, at).map(|b| h.decode(u16::from_le_bytes(b)));
-            h.encode(fold(wide, |a, b| a + b)).to_le_bytes()
+            h.encode(fold(wide, |a, b| a + b) / by as f32).to_le_bytes()
         };
         match dtype {
             DType::F32 => {
                 let values = column(inputs, at).map(f32::from_le_bytes);
-                out.extend(fold(values, |a, b| a + b).to_le_bytes());
+                out.extend((fold(values, |a, b| a + b) / by as f32).to_le_bytes());
             }
             DType::F64 => {
                 let values = column(inputs, at).map(f64::from_le_bytes);
-                out.extend(fold(values, |a, b| a + b).to_le_bytes());
+                out.extend((fold(values, |a, b| a + b) / f64::from(by)).to_le_bytes());
             }
             DType::F16 => out.extend(half(F16)),
             DType::BF16 => out.extend(half(BF16)),
@@ -204,6 +217,10 @@ mod tests {
         // 2048 + 1 + 1 is 2050 in f32; rounded after each step it would stay 2048.
         let h = [2048.0, 1.0, 1.0].map(|x| F16.encode(x).to_le_bytes().to_vec());
         assert_eq!(sum(DType::F16, &h), F16.encode(2050.0).to_le_bytes());
+        // 2049 / 3 is 683; the sum rounded first would be 2048, and a third of that 682.67.
+        let h = [2048.0, 1.0, 0.0].map(|x| F16.encode(x).to_le_bytes().to_vec());
+        assert_eq!(average(DType::F16, &h), F16.encode(683.0).to_le_bytes());
+        assert_eq!(average(DType::F32, &f([1.0, 0.0, 0.0])), (1f32 / 3.0).to_le_bytes());
         let i = [i32::MAX, 1].map(|x| x.to_le_bytes().to_vec());
         assert_eq!(sum(DType::I32, &i), i32::MIN.to_le_bytes());
         let mut nan = sum(DType::F32, &f([f32::INFINITY, f32::NEG_INFINITY, 1.0]));

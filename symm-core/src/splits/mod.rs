@@ -21,7 +21,8 @@
 //! | all_to_all_vdev_2d_offset | `e·W + d` | by (source, expert), dense |
 //! | broadcast | – | row 0 of everybody but the root |
 //!
-//! The reductions move no rows: they add up the [`Part`]s of all buffers.
+//! The reductions move no rows: they add up the [`Part`]s of all buffers. The forms that take bring what they take in their
+//! descriptor.
 
 mod check;
 mod part;

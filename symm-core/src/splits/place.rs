@@ -58,7 +58,14 @@ fn walk(published: &[Published<'_>], receiver: usize, mut visit: impl FnMut(Piec
         | Form::ReduceScatter
         | Form::OneShotAllReduce
         | Form::TwoShotAllReduce
-        | Form::TwoShotAllReduceOut => {}
+        | Form::TwoShotAllReduceOut
+        | Form::AllToAllNd
+        | Form::ReduceScatterOffset
+        | Form::TileReduce
+        | Form::MultiRootTileReduce
+        | Form::LowContentionAllGather
+        | Form::LowContentionAllToAll
+        | Form::LowContentionReduceScatter => {}
         Form::Broadcast => {
             if let Some(source) = usize::try_from(first.header.root).ok().filter(|root| *root != receiver) {
                 visit(Piece { source, in_index: 0, out_index: 0, start, rows: first.header.in_rows });
@@ -123,10 +130,10 @@ fn block_rows(form: Form, in_rows: u64, ranks: usize) -> u64 {
 /// Rows that `rank`'s output must have: the end of the last row that is written there. Padding before it counts;
 /// padding behind it does not, since nobody writes padding.
 ///
-/// For the broadcast and the reductions: the elements that take part, in the symmetric buffer.
+/// For the broadcast, the reductions and the forms that take: the elements that take part, in the symmetric buffer.
 pub fn out_rows_needed(rank: usize, published: &[Published<'_>]) -> u64 {
     if let (Some(form), Some(first)) = (form_of(published), published.first())
-        && (form.reduces() || form == Form::Broadcast)
+        && (form.reduces() || form.takes() || form == Form::Broadcast)
     {
         return first.header.in_rows;
     }

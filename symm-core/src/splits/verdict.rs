@@ -17,12 +17,13 @@ use crate::layout::Header;
 /// 2. a PE took part with an invalid argument: the fault that it published;
 /// 3. dtype, row bytes, ne, major_align, root, lead or the number of splits differ from rank 0's, or do not belong
 ///    together; for the forms without splits, rows of the input too: `Form`;
-/// 4. the output is another allocation than rank 0's: `Output` (not for the barrier, which has none);
+/// 4. the output is another allocation than rank 0's, or lies elsewhere in it where the form asks for the same place:
+///    `Output` (not for the barrier, which has none);
 /// 5. splits: `NegativeSplit`, and `InputRows` for the forms whose rows are in the order of the splits (where the form
 ///    has offsets, only the owner can check them, and has done so before step 2);
 /// 6. what a rank receives does not fit its output: `OutputRows`, naming the *receiver*. The output must reach to the
-///    last row that is written; padding behind it needs no memory, as it is never written. For the broadcast and the
-///    reductions the output is the symmetric buffer, which must have the elements that take part.
+///    last row that is written; padding behind it needs no memory, as it is never written. For the broadcast, the
+///    reductions and the forms that take, the output is the symmetric buffer, which must have the elements that take part.
 ///
 /// # Errors
 /// The rank at fault and its fault.
@@ -41,7 +42,10 @@ pub fn verdict(epoch: u64, published: &[Published<'_>]) -> Result<(), (usize, Fa
     if form == Form::Barrier {
         return Ok(());
     }
-    each(published, |p| (p.header.out_id == first.out_id).then_some(()).ok_or(Fault::Output))?;
+    each(published, |p| {
+        let same_place = !form.low_contention() || p.header.out_offset == first.out_offset;
+        (p.header.out_id == first.out_id && same_place).then_some(()).ok_or(Fault::Output)
+    })?;
     each(published, |p| {
         not_negative(p.splits)?;
         if form.has_in_offsets() { Ok(()) } else { inside(sum(p.splits), p.header.in_rows) }
@@ -100,6 +104,7 @@ fn same_form(form: Form, first: &Header, p: &Published<'_>, ranks: usize) -> boo
         Form::AllToAll => h.in_rows == first.in_rows && h.in_rows.is_multiple_of(ranks as u64),
         Form::Broadcast => h.in_rows == first.in_rows && h.root < ranks as u64,
         _ if form.reduces() => h.in_rows == first.in_rows && sums(form, h, ranks),
+        _ if form.takes() => h.in_rows == first.in_rows,
         _ => true,
     };
     fields(h) == fields(first)

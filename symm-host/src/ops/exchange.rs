@@ -1,22 +1,23 @@
 //! The collectives: one state machine for all forms.
 //!
 //! turn → (barrier: earlier puts delivered) → publish → all arrived → verdict → push → done flags → all done.
-//! A reduction ([`super::reduce`]) gets and adds up instead of pushing, and may have a second round: get, flags, all.
+//! A reduction ([`super::reduce`]) gets and adds up instead of pushing, and may have a second round: get, flags, all. A form
+//! that takes ([`super::take`]) gets instead of pushing.
 //! What peers published is copied once, then judged, then used.
 
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
-use symm_core::backend::{Addr, Form};
+use symm_core::Pe;
+use symm_core::backend::Form;
 use symm_core::error::Fault;
 use symm_core::layout::Header;
 use symm_core::splits::{self, Move, Published};
 use symm_core::status::{Failure, phase};
-use symm_core::{DType, Pe};
 
 use super::one_sided::copy_unless_over;
 use super::order::Delivery;
+use super::plan::{Plan, read_splits};
 use super::reduce::Pull;
 use super::watch::{Late, Watch, bit};
 use crate::context::{self, ContextInner};
@@ -25,26 +26,6 @@ use crate::handle::{HandleInner, Status};
 use crate::protocol::exchange as flags;
 use crate::proxy::{Lane, Message, Update, Write};
 use crate::stream::Task;
-
-/// One collective, as the descriptor gave it, in owned form.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    pub(crate) form: Form,
-    pub(crate) dtype: DType,
-    /// What this PE publishes; epoch, validity and number of splits are filled in when it does.
-    pub(crate) header: Header,
-    /// Splits that the form has.
-    pub(crate) n_splits: usize,
-    pub(crate) input: Addr,
-    /// The output's handle.
-    pub(crate) output: Option<Arc<HandleInner>>,
-    pub(crate) in_splits: Addr,
-    pub(crate) out_splits_offsets: Addr,
-    /// Where a reduction's sums go.
-    pub(crate) result: Addr,
-    pub(crate) invalid: bool,
-    pub(crate) limit: Duration,
-}
 
 /// Buffers of an operation, kept by the context from one to the next.
 #[derive(Debug, Default)]
@@ -65,7 +46,7 @@ enum Step {
     Turn,
     Deliver,
     Arrive,
-    /// A reduction's summands come from network peers.
+    /// What is added up or taken comes from network peers.
     Pull,
     Done,
     /// Sums come from network peers.
@@ -356,6 +337,10 @@ impl ExchangeTask {
                 if self.plan.form == Form::Barrier {
                     return Ok(Some(Step::Leave));
                 }
+                if self.plan.form.takes() {
+                    self.ask_takes();
+                    return Ok(Some(Step::Pull));
+                }
                 if self.plan.form.reduces() {
                     self.ask_summands();
                     return Ok(Some(Step::Pull));
@@ -367,7 +352,8 @@ impl ExchangeTask {
             }
             Step::Pull => {
                 self.pulled()?;
-                if !self.reduce() {
+                let all = if self.plan.form.takes() { self.take() } else { self.reduce() };
+                if !all {
                     return self.stopped(phase::DONE);
                 }
                 self.raise(layout.done_word(self.context.my_rank));
@@ -444,39 +430,6 @@ impl ExchangeTask {
             }
         }
     }
-}
-
-/// Copies this PE's splits, and offsets, and checks them.
-fn read_splits(plan: &Plan, max_splits: usize, mine: &mut Vec<i64>) -> Result<(), Fault> {
-    if plan.invalid || (plan.form != Form::Barrier && plan.output.is_none()) || plan.n_splits > max_splits {
-        return Err(Fault::Argument);
-    }
-    let has_result = plan.form.reduces() && plan.form != Form::TwoShotAllReduce;
-    if has_result && plan.result.is_null() && plan.header.in_rows > 0 {
-        return Err(Fault::Argument);
-    }
-    let n = plan.n_splits;
-    if n == 0 {
-        return Ok(());
-    }
-    if plan.in_splits.is_null() {
-        return Err(Fault::Argument);
-    }
-    let entries = if plan.form.has_in_offsets() { 2 * n } else { n };
-    mine.resize(entries, 0);
-    // SAFETY: the form gives `in_splits` so many entries, readable until the stream has passed this, by the promise of
-    // `Backend::exchange`; the vector is as long.
-    unsafe {
-        let from = plan.in_splits.as_ptr::<u8>();
-        std::ptr::copy_nonoverlapping(from, mine.as_mut_ptr().cast::<u8>(), 8 * entries);
-    }
-    let (splits, offsets) = mine.split_at(n);
-    splits::check_splits(
-        plan.form,
-        splits,
-        plan.form.has_in_offsets().then_some(offsets),
-        plan.header.in_rows,
-    )
 }
 
 impl Task for ExchangeTask {

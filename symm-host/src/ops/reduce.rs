@@ -38,20 +38,20 @@ impl Pull {
 }
 
 impl ExchangeTask {
-    fn header(&self) -> Header {
+    pub(super) fn header(&self) -> Header {
         self.scratch.headers[self.context.my_rank]
     }
 
-    fn ranks(&self) -> usize {
+    pub(super) fn ranks(&self) -> usize {
         self.context.members.len()
     }
 
-    fn over(&self) -> bool {
+    pub(super) fn over(&self) -> bool {
         self.watch.is_over() || self.context.aborted(self.epoch).is_some()
     }
 
     /// Bytes of a peer's buffer, counted from its first element, as an address: its memory or what came of it.
-    fn bytes_of(&self, output: &HandleInner, rank: usize, at: u64, bytes: u64) -> *const u8 {
+    pub(super) fn bytes_of(&self, output: &HandleInner, rank: usize, at: u64, bytes: u64) -> *const u8 {
         if output.direct[rank] {
             // The verdict has checked that the buffer lies inside the allocation.
             let start = self.scratch.headers[rank].out_offset + at;
@@ -61,8 +61,13 @@ impl ExchangeTask {
         came.expect("a network peer's bytes should be here before they are used").as_ptr()
     }
 
+    /// Lets go of what came from network peers.
+    pub(super) fn finish_pull(&mut self) {
+        self.pull = Pull::default();
+    }
+
     /// Asks network peers for bytes of their buffers: `range` gives first byte and length by rank.
-    fn ask(&mut self, output: &HandleInner, range: impl Fn(usize) -> (u64, u64)) {
+    pub(super) fn ask(&mut self, output: &HandleInner, range: impl Fn(usize) -> (u64, u64)) {
         self.pull = Pull::default();
         for rank in (0..self.ranks()).filter(|rank| !output.direct[*rank]) {
             let (at, bytes) = range(rank);
@@ -180,7 +185,11 @@ impl ExchangeTask {
             // has room for it and overlaps no buffer, by the promise of `Backend::exchange`. Between arrival and
             // done-flags nobody but this PE writes this part of any buffer, and it is written by whole blocks after they
             // were read.
-            if !unsafe { sum::sum(self.plan.dtype, &here, &there, n, large, || self.over()) } {
+            if !unsafe {
+                sum::sum(sum::Kind { dtype: self.plan.dtype, divisor: 1 }, &here, &there, n, large, || {
+                    self.over()
+                })
+            } {
                 all = false;
                 break;
             }

@@ -16,6 +16,9 @@ pub(super) trait Summand: Copy {
     /// One addition.
     fn add(a: Self::Wide, b: Self::Wide) -> Self::Wide;
 
+    /// One division by a number of summands.
+    fn divide(sum: Self::Wide, by: u32) -> Self::Wide;
+
     /// Bits of the nearest element, ties to even. Only where sums are rounded.
     fn round(_sum: Self::Wide) -> u16 {
         0
@@ -23,7 +26,7 @@ pub(super) trait Summand: Copy {
 }
 
 macro_rules! own_width {
-    ($($t:ty: $add:expr;)*) => {$(
+    ($($t:ty: $add:expr, $divide:expr;)*) => {$(
         impl Summand for $t {
             type Wide = $t;
 
@@ -36,15 +39,21 @@ macro_rules! own_width {
             fn add(a: $t, b: $t) -> $t {
                 $add(a, b)
             }
+
+            #[inline(always)]
+            fn divide(sum: $t, by: u32) -> $t {
+                $divide(sum, by)
+            }
         }
     )*};
 }
 
 own_width! {
-    f32: |a: f32, b: f32| a + b;
-    f64: |a: f64, b: f64| a + b;
-    i32: i32::wrapping_add;
-    i64: i64::wrapping_add;
+    f32: |a: f32, b: f32| a + b, |a: f32, by: u32| a / by as f32;
+    f64: |a: f64, b: f64| a + b, |a: f64, by: u32| a / f64::from(by);
+    // Nobody divides integers: the model refuses that.
+    i32: i32::wrapping_add, |a: i32, _| a;
+    i64: i64::wrapping_add, |a: i64, _| a;
 }
 
 // Both conversions are written without branches that the compiler could not turn into selections, so that the loops over
@@ -63,6 +72,11 @@ impl Summand for bf16 {
     #[inline(always)]
     fn add(a: f32, b: f32) -> f32 {
         a + b
+    }
+
+    #[inline(always)]
+    fn divide(sum: f32, by: u32) -> f32 {
+        sum / by as f32
     }
 
     #[inline(always)]
@@ -100,6 +114,11 @@ impl Summand for f16 {
     #[inline(always)]
     fn add(a: f32, b: f32) -> f32 {
         a + b
+    }
+
+    #[inline(always)]
+    fn divide(sum: f32, by: u32) -> f32 {
+        sum / by as f32
     }
 
     #[inline(always)]

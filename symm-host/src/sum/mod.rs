@@ -29,21 +29,30 @@ struct Scratch {
     out: [u64; BLOCK],
 }
 
-/// Adds up `n` elements of every source, to `out`.
+/// What is made of elements.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind {
+    /// Their type.
+    pub(crate) dtype: DType,
+    /// What sums are divided by, before they are rounded; 1 leaves them.
+    pub(crate) divisor: u32,
+}
+
+/// Adds up `n` elements of every source, divides by the number, and writes to `out`.
 ///
 /// # Safety
 /// Every source has `n` readable elements, which nobody writes; `n` is at most [`BLOCK`]. `out` has `n` elements, aligned,
 /// which overlap no source.
-type Kernel = unsafe fn(sources: &[*const u8], n: usize, scratch: &mut Scratch, out: *mut u8);
+type Kernel = unsafe fn(sources: &[*const u8], n: usize, divisor: u32, scratch: &mut Scratch, out: *mut u8);
 
-/// Adds up `n` elements of `dtype` and writes the sums to every target; returns false if `over` said to stop, which is
+/// Adds up `n` elements of a kind and writes the sums to every target; returns false if `over` said to stop, which is
 /// asked now and then. `large`: as in [`copy::copy`], whose stores need [`copy::drain`] before a flag.
 ///
 /// # Safety
 /// Every source and target is valid for `n` elements, of any alignment. Nobody else writes a source meanwhile. A target
 /// may be exactly a source; otherwise nothing overlaps.
 pub(crate) unsafe fn sum(
-    dtype: DType,
+    Kind { dtype, divisor }: Kind,
     sources: &[*const u8],
     targets: &[*mut u8],
     n: usize,
@@ -74,7 +83,7 @@ pub(crate) unsafe fn sum(
         }
         let sums = at_once.map_or(out, |target| target.wrapping_add(at * size));
         // SAFETY: `at + count <= n`, so the caller's promise covers the block; the scratch has room for it.
-        unsafe { kernel(&at_block, count, &mut scratch, sums) };
+        unsafe { kernel(&at_block, count, divisor, &mut scratch, sums) };
         for target in targets.iter().filter(|_| at_once.is_none()) {
             // SAFETY: as above for the target; `count` sums are in the scratch, which overlaps nothing.
             unsafe { copy::copy(target.wrapping_add(at * size), out, count * size, large) };
@@ -148,7 +157,13 @@ unsafe fn pass<T: Summand, const N: usize, const FIRST: bool>(sources: &[*const 
 /// # Safety
 /// As [`Kernel`].
 #[inline(always)]
-unsafe fn add_up<T: Summand>(sources: &[*const u8], n: usize, scratch: &mut Scratch, out: *mut u8) {
+unsafe fn add_up<T: Summand>(
+    sources: &[*const u8],
+    n: usize,
+    divisor: u32,
+    scratch: &mut Scratch,
+    out: *mut u8,
+) {
     const { assert!(size_of::<T::Wide>() <= 8 && align_of::<T::Wide>() <= 8) };
     let at = if T::ROUNDS { scratch.sums.as_mut_ptr().cast::<T::Wide>() } else { out.cast() };
     // SAFETY: either the scratch, which has `BLOCK` times 8 bytes aligned to 8, or `out`, which has `n` elements of this
@@ -174,6 +189,9 @@ unsafe fn add_up<T: Summand>(sources: &[*const u8], n: usize, scratch: &mut Scra
         begun = true;
         first = rest.next().unwrap_or_default();
     }
+    if divisor > 1 {
+        sums.iter_mut().for_each(|sum| *sum = T::divide(*sum, divisor));
+    }
     if T::ROUNDS {
         // SAFETY: `out` has `n` elements of 2 bytes, aligned, by the caller's promise.
         let rounded = unsafe { std::slice::from_raw_parts_mut(out.cast::<u16>(), n) };
@@ -193,9 +211,15 @@ macro_rules! kinds {
             /// # Safety
             /// As [`Kernel`], and the processor has the features.
             $(#[target_feature(enable = $feature)])?
-            unsafe fn run<T: Summand>(sources: &[*const u8], n: usize, scratch: &mut Scratch, out: *mut u8) {
+            unsafe fn run<T: Summand>(
+                sources: &[*const u8],
+                n: usize,
+                divisor: u32,
+                scratch: &mut Scratch,
+                out: *mut u8,
+            ) {
                 // SAFETY: the caller's promise.
-                unsafe { add_up::<T>(sources, n, scratch, out) }
+                unsafe { add_up::<T>(sources, n, divisor, scratch, out) }
             }
 
             pub(super) const KERNELS: [Kernel; 6] =

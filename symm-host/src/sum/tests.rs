@@ -67,7 +67,7 @@ fn every_kind_of_vector_gives_the_oracles_bits() {
     for (kind, kernels) in kernels() {
         for (dtype, kernel) in TYPES.into_iter().zip(kernels) {
             let size = dtype.size();
-            for w in [1, 2, 3, 4, 5, 6, 9, 17] {
+            for w in [1, 2, 3, 4, 5, 6, 9, 17_usize] {
                 for n in [1, 7, 8, 31, 64, 100, BLOCK] {
                     // Odd addresses, too.
                     let inputs: Vec<Vec<u8>> = (0..w).map(|r| elements(r as u64 + 1, n, size)).collect();
@@ -75,13 +75,17 @@ fn every_kind_of_vector_gives_the_oracles_bits() {
                     let sources: Vec<*const u8> = moved.iter().map(|v| v[1..].as_ptr()).collect();
                     let mut scratch = Scratch { sums: [0; BLOCK], out: [0; BLOCK] };
                     let mut out = vec![0xEE_u64; BLOCK + 1];
+                    // Averages of floats at every other length.
+                    let average = n % 2 == 1 && !matches!(dtype, DType::I32 | DType::I64);
+                    let divisor = if average { w as u32 } else { 1 };
                     // SAFETY: every source and the output have `n` elements.
-                    unsafe { kernel(&sources, n, &mut scratch, out.as_mut_ptr().cast()) };
+                    unsafe { kernel(&sources, n, divisor, &mut scratch, out.as_mut_ptr().cast()) };
                     let out: &[u8] = bytemuck::cast_slice(&out);
                     let mut got = out[..n * size].to_vec();
                     let behind = 0xEE_u64.to_le_bytes();
                     assert!((n * size..out.len()).all(|i| out[i] == behind[i % 8]));
-                    let mut want = symm_core::oracle::sum(dtype, &inputs);
+                    let oracle = if average { symm_core::oracle::average } else { symm_core::oracle::sum };
+                    let mut want = oracle(dtype, &inputs);
                     symm_core::oracle::canonical(dtype, &mut got);
                     symm_core::oracle::canonical(dtype, &mut want);
                     assert_eq!(got, want, "{kind} {dtype} {w} sources of {n}");
@@ -103,7 +107,9 @@ fn blocks_and_targets_are_joined_without_gaps() {
                 [own[0].as_mut_ptr().cast_const(), inputs[1].as_ptr(), inputs[2].as_ptr()].to_vec();
             let targets = [own[0].as_mut_ptr(), other[4..].as_mut_ptr()];
             // SAFETY: all have `n` elements; the first target is exactly the first source.
-            assert!(unsafe { sum(DType::I32, &sources, &targets, n, large, || false) });
+            assert!(unsafe {
+                sum(Kind { dtype: DType::I32, divisor: 1 }, &sources, &targets, n, large, || false)
+            });
             copy::drain();
             assert_eq!(own[0], want);
             assert_eq!(other[4..4 * n + 4], want);
@@ -111,7 +117,7 @@ fn blocks_and_targets_are_joined_without_gaps() {
         }
     }
     // SAFETY: no elements are touched.
-    assert!(unsafe { !sum(DType::U8, &[], &[], 0, false, || false) });
+    assert!(unsafe { !sum(Kind { dtype: DType::U8, divisor: 1 }, &[], &[], 0, false, || false) });
 }
 
 #[test]
@@ -119,7 +125,8 @@ fn a_long_sum_stops_when_told() {
     let n = 3 * copy::CHUNK / 4;
     let input = vec![0_u8; 4 * n];
     let mut out = vec![0xEE_u8; 4 * n];
+    let kind = Kind { dtype: DType::F32, divisor: 1 };
     // SAFETY: both have `n` elements.
-    let all = unsafe { sum(DType::F32, &[input.as_ptr()], &[out.as_mut_ptr()], n, false, || true) };
+    let all = unsafe { sum(kind, &[input.as_ptr()], &[out.as_mut_ptr()], n, false, || true) };
     assert!(!all && out[4 * n - 1] == 0xEE && out[0] == 0);
 }

@@ -15,6 +15,9 @@ mod signal;
 mod sums;
 mod survivors;
 mod symmetry;
+mod take;
+mod take_errors;
+mod takes;
 mod teams;
 mod timeouts;
 mod vdev;
@@ -37,6 +40,8 @@ pub(crate) fn all() -> Vec<Case> {
         broadcast::CASES,
         reduce::CASES,
         reduce_errors::CASES,
+        take::CASES,
+        take_errors::CASES,
         words::CASES,
         errors::CASES,
         recover::CASES,

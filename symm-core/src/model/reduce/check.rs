@@ -31,15 +31,7 @@ impl<B: Backend> Sum<'_, B> {
     pub(super) fn check(&self, buffer: &Handle<B>) -> Result<()> {
         let Names { op, buffer: name, out } = self.names;
         let dtype = buffer.dtype();
-        if !dtype.reduces() {
-            let adds = DType::ALL.into_iter().filter(|d| d.reduces()).map(DType::name).collect::<Vec<_>>();
-            return Err(Error::argument(
-                op,
-                name,
-                dtype,
-                format!("a dtype that adds up: {}", adds.join(", ")),
-            ));
-        }
+        adds_up(op, name, dtype)?;
         let own = buffer.span();
         if let Some(input) = self.input {
             same_dtype(op, "local_input", input.dtype, (name, dtype))?;
@@ -63,8 +55,21 @@ impl<B: Backend> Sum<'_, B> {
     }
 }
 
+/// The type must be one that has sums.
+pub(in crate::model) fn adds_up(op: &'static str, argument: &'static str, dtype: DType) -> Result<()> {
+    if dtype.reduces() {
+        return Ok(());
+    }
+    let adds = DType::ALL.into_iter().filter(|d| d.reduces()).map(DType::name).collect::<Vec<_>>();
+    Err(Error::argument(op, argument, dtype, format!("a dtype that adds up: {}", adds.join(", "))))
+}
+
 /// Kernels load whole elements.
-fn aligned<B: Backend>(op: &'static str, argument: &'static str, span: &Span<B>) -> Result<()> {
+pub(in crate::model) fn aligned<B: Backend>(
+    op: &'static str,
+    argument: &'static str,
+    span: &Span<B>,
+) -> Result<()> {
     let size = span.dtype.size();
     if span.len == 0 || span.addr.0.is_multiple_of(size as u64) {
         return Ok(());
@@ -74,7 +79,7 @@ fn aligned<B: Backend>(op: &'static str, argument: &'static str, span: &Span<B>)
 }
 
 /// Peers read the buffer while the span is written, or the span is copied over it.
-fn apart<B: Backend>(
+pub(in crate::model) fn apart<B: Backend>(
     op: &'static str,
     argument: &'static str,
     span: &Span<B>,

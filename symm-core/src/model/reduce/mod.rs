@@ -1,6 +1,6 @@
 //! Broadcast and reductions of a context: their arguments, checked here, and the exchange they become.
 
-mod check;
+pub(super) mod check;
 mod team;
 
 use check::{Names, Sum};
