@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// One image for each file of `cu/`.
-const MODULES: [&str; 5] = ["copy", "signal", "barrier", "exchange", "reduce"];
+const MODULES: [&str; 6] = ["copy", "signal", "barrier", "exchange", "reduce", "take"];
 
 /// Ampere, Hopper, Blackwell.
 const DEFAULT_ARCHS: &str = "80,90,100";

@@ -35,10 +35,25 @@ pub enum Entry {
     ReduceI32,
     /// Of i64.
     ReduceI64,
+    /// Forms that take and copy, and the first launch of all low-contention forms: [`TakeParams`](crate::params::TakeParams),
+    /// [`REDUCE_THREADS`](crate::geometry::REDUCE_THREADS).
+    TakeCopy,
+    /// Forms that take and add up f16, as those that copy.
+    TakeF16,
+    /// Bf16.
+    TakeBf16,
+    /// F32.
+    TakeF32,
+    /// F64.
+    TakeF64,
+    /// I32.
+    TakeI32,
+    /// I64.
+    TakeI64,
 }
 
 /// Every kernel, in the order of [`Entry`].
-pub const ENTRIES: [Entry; 13] = [
+pub const ENTRIES: [Entry; 20] = [
     Entry::Put,
     Entry::Get,
     Entry::PadSignal,
@@ -52,6 +67,13 @@ pub const ENTRIES: [Entry; 13] = [
     Entry::ReduceF64,
     Entry::ReduceI32,
     Entry::ReduceI64,
+    Entry::TakeCopy,
+    Entry::TakeF16,
+    Entry::TakeBf16,
+    Entry::TakeF32,
+    Entry::TakeF64,
+    Entry::TakeI32,
+    Entry::TakeI64,
 ];
 
 impl Entry {
@@ -62,6 +84,13 @@ impl Entry {
             Entry::PadSignal | Entry::WaitUntil => "signal",
             Entry::Barrier => "barrier",
             Entry::Exchange => "exchange",
+            Entry::TakeCopy
+            | Entry::TakeF16
+            | Entry::TakeBf16
+            | Entry::TakeF32
+            | Entry::TakeF64
+            | Entry::TakeI32
+            | Entry::TakeI64 => "take",
             _ => "reduce",
         }
     }
@@ -82,6 +111,13 @@ impl Entry {
             Entry::ReduceF64 => c"symm_reduce_f64",
             Entry::ReduceI32 => c"symm_reduce_i32",
             Entry::ReduceI64 => c"symm_reduce_i64",
+            Entry::TakeCopy => c"symm_take_copy",
+            Entry::TakeF16 => c"symm_take_f16",
+            Entry::TakeBf16 => c"symm_take_bf16",
+            Entry::TakeF32 => c"symm_take_f32",
+            Entry::TakeF64 => c"symm_take_f64",
+            Entry::TakeI32 => c"symm_take_i32",
+            Entry::TakeI64 => c"symm_take_i64",
         }
     }
 }

@@ -46,8 +46,10 @@ params! {
         epoch: u64,
         /// Of a reduction: shares that ended in each stage, and above them how many failed.
         stages: [u64; 3],
+        /// Of an operation in two launches: its epoch, and whether it failed, between them.
+        begun: u64,
         /// Zero.
-        padding: [u64; 2],
+        padding: u64,
     }
 
     /// Addresses of the two copies of a team's status record.
@@ -242,6 +244,44 @@ params! {
         gathered: u64,
     }
 
+    /// A block of every member's buffer, in bytes but for the number of runs.
+    struct Take {
+        /// From the buffer's first element.
+        src: u64,
+        /// From one run's first byte to the next one's, in a buffer.
+        src_stride: u64,
+        /// Runs.
+        rows: u64,
+        /// Bytes of a run.
+        cols: u64,
+        /// Address of the first run's destination.
+        dst: u64,
+        /// From one run's first byte to the next one's, there.
+        dst_stride: u64,
+        /// From one rank's block to the next one's; 0 where blocks are added up.
+        dst_step: u64,
+    }
+
+    /// Forms that take. Of `reduce` the fields that all forms have.
+    struct TakeParams {
+        /// As for the reductions.
+        reduce: ReduceParams,
+        /// 0 for the members' buffers; else the address, in this PE's memory, of rank 0's block.
+        sources: u64,
+        /// From one rank's block there to the next one's.
+        source_step: u64,
+        /// What sums are divided by before they are rounded; 1 leaves them.
+        divisor: u32,
+        /// Takes.
+        count: u32,
+        /// [`TAKE_WHOLE`], [`TAKE_BEGIN`] or [`TAKE_FINISH`].
+        phase: u32,
+        /// Zero.
+        reserved: u32,
+        /// The first `count` of them.
+        takes: [Take; MAX_TAKES],
+    }
+
     /// Words of a context that only its owner's kernels touch; `i64[max_splits]` follow it.
     struct ContextLocal {
         /// Epoch told to the peers as given up since the last recover; 0 for none.
@@ -250,6 +290,18 @@ params! {
         padding: [u64; 7],
     }
 }
+
+/// Blocks that one launch takes at most.
+pub const MAX_TAKES: usize = 16;
+
+/// [`TakeParams::phase`]: the whole operation.
+pub const TAKE_WHOLE: u32 = 0;
+
+/// [`TakeParams::phase`]: up to the verdict, one block.
+pub const TAKE_BEGIN: u32 = 1;
+
+/// [`TakeParams::phase`]: what follows the copies of the copy engines.
+pub const TAKE_FINISH: u32 = 2;
 
 /// Bytes of a [`LaunchRecord`], a cache line.
 pub const RECORD_BYTES: usize = size_of::<LaunchRecord>();
@@ -291,5 +343,9 @@ mod tests {
         assert!(header.contains(&format!("constexpr int MAX_RANKS = {MAX_RANKS};")));
         let header = include_str!("../include/symm/params.cuh");
         assert!(header.contains(&format!("constexpr int NEAR_RANKS = {NEAR_RANKS};")));
+        assert!(header.contains(&format!("constexpr int MAX_TAKES = {MAX_TAKES};")));
+        for (name, phase) in [("WHOLE", TAKE_WHOLE), ("BEGIN", TAKE_BEGIN), ("FINISH", TAKE_FINISH)] {
+            assert!(header.contains(&format!("TAKE_{name} = {phase},")), "{name}");
+        }
     }
 }

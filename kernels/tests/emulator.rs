@@ -98,3 +98,10 @@ fn the_reductions_do_what_the_oracle_says() {
     let threads = ("reduce/common.cuh", "constexpr int THREADS = 512;", "constexpr int THREADS = 64;");
     emulate("reduce", &[("reduce.cu", SHARED.0, SHARED.1), threads], "24").unwrap();
 }
+
+#[test]
+fn the_forms_that_take_do_what_the_oracle_says() {
+    let threads = ("reduce/common.cuh", "constexpr int THREADS = 512;", "constexpr int THREADS = 64;");
+    let changes = [("take.cu", SHARED.0, SHARED.1), ("reduce.cu", SHARED.0, SHARED.1), threads];
+    emulate("take", &changes, "24").unwrap();
+}

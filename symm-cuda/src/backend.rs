@@ -5,7 +5,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use symm_core::backend::{
-    ContextParts, DevicePtrs, Exchange, Export, Get, HandleParts, Kept, PadSignal, Put, Reach, WaitUntil,
+    ContextParts, DevicePtrs, Exchange, Export, Form, Get, HandleParts, Kept, PadSignal, Put, Reach,
+    WaitUntil,
 };
 use symm_core::bootstrap::Bootstrap;
 use symm_core::capability::Capabilities;
@@ -259,6 +260,10 @@ unsafe impl Backend for Cuda {
     fn quiet(&self, _stream: &Stream, _status: &Status, _limit: Duration) -> Result<()> {
         // As for `fence`: a put is delivered when its kernel has ended, so whatever the stream does next comes after it.
         Ok(())
+    }
+
+    fn scratch_bytes(&self, form: Form, ranks: usize, bytes: usize) -> usize {
+        crate::take::scratch_bytes(form, ranks, bytes)
     }
 
     unsafe fn exchange(

@@ -10,7 +10,6 @@ use symm_kernels::params::{ExchangeParams, near};
 use crate::backend::Cuda;
 use crate::handle::RawContext;
 use crate::ops::nanoseconds;
-use crate::result::BACKEND;
 use crate::stream::Stream;
 
 /// What every kernel of the exchange protocol is given, whatever its form.
@@ -46,6 +45,29 @@ pub(crate) fn protocol(
     })
 }
 
+/// What this PE publishes, in the order of `symm_core::layout::Header`: epoch, form, …; faults of splits, and splits, there are
+/// none.
+pub(crate) fn header(e: &ExchangeParams, root: u64, lead: u64) -> [u64; 16] {
+    [
+        0,
+        e.form,
+        e.dtype,
+        e.row_bytes,
+        e.ne,
+        e.major_align,
+        e.invalid,
+        0,
+        0,
+        e.out_id,
+        e.out_offset,
+        e.out_rows,
+        e.in_rows,
+        0,
+        root,
+        lead,
+    ]
+}
+
 /// The operation's symmetric buffer.
 pub(crate) fn set_output(params: &mut ExchangeParams, out: &ExchangeOutput<'_, Cuda>) {
     params.near_buffers = near(&out.handle.buffers);
@@ -66,8 +88,8 @@ impl Cuda {
         x: &Exchange<'_, Cuda>,
     ) -> Result<()> {
         if x.form.takes() {
-            let why = "its kernels do not take blocks of buffers yet".to_owned();
-            return Err(symm_core::Error::Unsupported { backend: BACKEND, capability: x.form.name(), why });
+            // SAFETY: the caller's promise, passed on.
+            return unsafe { self.enqueue_take(stream, context, x) };
         }
         if x.form.reduces() || x.form == Form::Broadcast {
             // SAFETY: the caller's promise, passed on.

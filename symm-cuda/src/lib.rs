@@ -43,6 +43,7 @@ mod result;
 mod shared;
 mod status;
 mod stream;
+mod take;
 mod vmm;
 
 pub use backend::Cuda;

@@ -9,7 +9,7 @@ use symm_kernels::geometry::{Limits, reduce};
 use symm_kernels::params::ReduceParams;
 
 use crate::backend::Cuda;
-use crate::exchange::{protocol, set_output};
+use crate::exchange::{header, protocol, set_output};
 use crate::handle::RawContext;
 use crate::result::check;
 use crate::stream::Stream;
@@ -38,27 +38,8 @@ impl Cuda {
                 set_output(&mut exchange, out);
             }
         }
-        let e = &exchange;
         let (root, lead) = (x.root as u64, x.lead as u64);
-        // In the order of `symm_core::layout::Header`: epoch, form, …; faults of splits and splits there are none.
-        let header = [
-            0,
-            e.form,
-            e.dtype,
-            e.row_bytes,
-            e.ne,
-            e.major_align,
-            e.invalid,
-            0,
-            0,
-            e.out_id,
-            e.out_offset,
-            e.out_rows,
-            e.in_rows,
-            0,
-            root,
-            lead,
-        ];
+        let header = header(&exchange, root, lead);
         let bytes = match (x.form, output) {
             (_, None) => 0,
             (Form::Broadcast, _) if x.root != context.rank => 0,

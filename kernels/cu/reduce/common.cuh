@@ -37,6 +37,16 @@ constexpr u64 FAILED_VERDICT = 1ull << 40;  // all members reach the same verdic
 // LaunchRecord::epoch of an operation that does nothing: the team had failed, or the wait for its turn did.
 constexpr u64 SKIP = 1ull << 63;
 
+// Whether a kernel's element type is void: it adds nothing up.
+template <typename T>
+struct is_void {
+  static constexpr bool value = false;
+};
+template <>
+struct is_void<void> {
+  static constexpr bool value = true;
+};
+
 struct Shared {
   u64 epoch;
   u64 began;

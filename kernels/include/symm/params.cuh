@@ -14,7 +14,8 @@ struct LaunchRecord {
   uint64_t finished;  // blocks that ended, and above them how many failed for each reason
   uint64_t epoch;     // of the collective; 0 until ticket 0 knows it
   uint64_t stages[3];  // of a reduction: shares that ended in each stage, and above them how many failed
-  uint64_t padding[2];
+  uint64_t begun;      // of an operation in two launches: its epoch, and whether it failed, between them
+  uint64_t padding;
 };
 
 struct StatusParams {
@@ -123,6 +124,38 @@ struct ReduceParams {
   uint64_t root;        // rank
   uint64_t lead;        // leading rows, 1 or more
   uint64_t gathered;    // offset of the gathered words in a context
+};
+
+constexpr int MAX_TAKES = 16;
+
+// A block of every member's buffer (symm_core::backend::Take), in bytes but for the number of runs.
+struct Take {
+  uint64_t src;  // from the buffer's first element
+  uint64_t src_stride;
+  uint64_t rows;
+  uint64_t cols;
+  uint64_t dst;  // address
+  uint64_t dst_stride;
+  uint64_t dst_step;  // from one rank's block to the next one's; 0 where blocks are added up
+};
+
+// Which part of an operation a launch is.
+enum TakePhase : uint32_t {
+  TAKE_WHOLE = 0,
+  TAKE_BEGIN = 1,   // up to the verdict; one block
+  TAKE_FINISH = 2,  // what follows the copies of the copy engines
+};
+
+// Forms that take. Of `reduce` the fields that all forms have.
+struct TakeParams {
+  ReduceParams reduce;
+  uint64_t sources;      // 0: the members' buffers; else memory of this PE: rank r's block is at sources + r * source_step
+  uint64_t source_step;
+  uint32_t divisor;      // of sums, before they are rounded; 1 leaves them
+  uint32_t count;        // takes
+  uint32_t phase;        // TakePhase
+  uint32_t reserved;
+  Take takes[MAX_TAKES];
 };
 
 // Words of a context that only its owner's kernels touch.

@@ -165,6 +165,8 @@ inline void atomicOr(unsigned* at, unsigned value) { __atomic_fetch_or(at, value
 
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline double __dadd_rn(double a, double b) { return a + b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline double __ddiv_rn(double a, double b) { return a / b; }
 
 inline float __uint_as_float(unsigned bits) {
   float value;

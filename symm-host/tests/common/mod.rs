@@ -228,6 +228,9 @@ impl Call<'_> {
     pub(crate) fn run(&mut self, one: &One, stream: &Stream, context: &RawContext) {
         let address = |empty: bool, a: Addr| if empty { Addr::NULL } else { a };
         let exchange = Exchange {
+            takes: &[],
+            average: false,
+            scratch: Addr::NULL,
             form: self.form,
             dtype: DType::I32,
             row_bytes: 4 * self.cols,

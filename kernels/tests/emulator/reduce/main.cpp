@@ -93,7 +93,7 @@ struct Call {
 
   // What each PE's memories are to hold after the call.
   void expect() {
-    const Bytes sum = form == FORM_BROADCAST ? Bytes() : type.sum(inputs, n * size);
+    const Bytes sum = form == FORM_BROADCAST ? Bytes() : type.sum(inputs, n * size, 1);
     for (unsigned r = 0; r < world.ranks; r++) {
       const ExchangeParams& p = params[r].exchange;
       const u64 result = params[r].result - (u64)world.pe[r].sums.data();

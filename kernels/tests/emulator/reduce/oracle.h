@@ -18,7 +18,7 @@ struct Type {
   u64 dtype, size;
   void (*kernel)(ReduceParams);
   void (*fill)(unsigned char* at);  // one random element
-  Bytes (*sum)(const std::vector<Bytes>& inputs, u64 bytes);
+  Bytes (*sum)(const std::vector<Bytes>& inputs, u64 bytes, unsigned by);  // divided by a number, which integers are not
 };
 
 template <typename Stored>
@@ -32,9 +32,9 @@ inline double random_number(int exponents) {
   return std::ldexp((double)below(4000) - 2000, -(int)below(exponents));
 }
 
-// Adds the ranks' elements in `Wide`, from the first one on.
+// Adds the ranks' elements in `Wide`, from the first one on, and divides.
 template <typename Stored, typename Wide, typename Widen, typename Round>
-Bytes add_in_order(const std::vector<Bytes>& inputs, u64 bytes, Widen widen, Round round) {
+Bytes add_in_order(const std::vector<Bytes>& inputs, u64 bytes, unsigned by, Widen widen, Round round) {
   Bytes sums(bytes);
   for (u64 at = 0; at < bytes; at += sizeof(Stored)) {
     Wide sum{};
@@ -43,26 +43,26 @@ Bytes add_in_order(const std::vector<Bytes>& inputs, u64 bytes, Widen widen, Rou
       memcpy(&v, &inputs[r][at], sizeof v);
       sum = r == 0 ? widen(v) : (Wide)(sum + widen(v));
     }
-    put<Stored>(&sums[at], round(sum));
+    put<Stored>(&sums[at], round(by == 1 ? sum : (Wide)(sum / (Wide)by)));
   }
   return sums;
 }
 
 template <typename T>
-Bytes add_plainly(const std::vector<Bytes>& inputs, u64 bytes) {
+Bytes add_plainly(const std::vector<Bytes>& inputs, u64 bytes, unsigned by) {
   const auto same = [](T v) { return v; };
-  return add_in_order<T, T>(inputs, bytes, same, same);
+  return add_in_order<T, T>(inputs, bytes, by, same, same);
 }
 
 inline unsigned short half_bits(float v) { return __half_as_ushort(__float2half_rn(v)); }
 inline unsigned short bfloat_bits(float v) { return __bfloat16_as_ushort(__float2bfloat16_rn(v)); }
 
-inline Bytes add_halves(const std::vector<Bytes>& inputs, u64 bytes) {
-  return add_in_order<unsigned short, float>(inputs, bytes, [](unsigned short v) { return __half2float({v}); }, half_bits);
+inline Bytes add_halves(const std::vector<Bytes>& inputs, u64 bytes, unsigned by) {
+  return add_in_order<unsigned short, float>(inputs, bytes, by, [](unsigned short v) { return __half2float({v}); }, half_bits);
 }
 
-inline Bytes add_bfloats(const std::vector<Bytes>& inputs, u64 bytes) {
-  return add_in_order<unsigned short, float>(inputs, bytes, [](unsigned short v) { return __uint_as_float((unsigned)v << 16); }, bfloat_bits);
+inline Bytes add_bfloats(const std::vector<Bytes>& inputs, u64 bytes, unsigned by) {
+  return add_in_order<unsigned short, float>(inputs, bytes, by, [](unsigned short v) { return __uint_as_float((unsigned)v << 16); }, bfloat_bits);
 }
 
 inline const Type TYPES[] = {

@@ -1,0 +1,147 @@
+//! Forms that take: one launch, or, for the low-contention forms, a launch, copies by the copy engines, and another launch.
+
+use symm_core::backend::{Exchange, ExchangeOutput, Form, Take};
+use symm_core::status::fault;
+use symm_core::{Addr, DType, Result};
+use symm_kernels::geometry::{Launch, Limits, reduce};
+use symm_kernels::params::{self, ReduceParams, TAKE_BEGIN, TAKE_FINISH, TAKE_WHOLE, TakeParams};
+use symm_kernels::{Entry, params::MAX_TAKES};
+
+use crate::backend::Cuda;
+use crate::exchange::{header, protocol, set_output};
+use crate::handle::RawContext;
+use crate::stream::{Stream, enqueue_copy};
+
+const _: () = assert!(MAX_TAKES == symm_core::backend::MAX_TAKES);
+
+/// Bytes of scratch that a form needs; see [`Backend::scratch_bytes`](symm_core::Backend::scratch_bytes).
+pub(crate) fn scratch_bytes(form: Form, ranks: usize, bytes: usize) -> usize {
+    // What is added up is brought here first.
+    if form == Form::LowContentionReduceScatter { block_bytes(bytes).saturating_mul(ranks) } else { 0 }
+}
+
+/// Bytes from one rank's block to the next one's in scratch: all blocks are aligned alike.
+fn block_bytes(bytes: usize) -> usize {
+    bytes.checked_next_multiple_of(16).unwrap_or(usize::MAX)
+}
+
+fn in_bytes(t: &Take, size: u64) -> params::Take {
+    params::Take {
+        src: t.src * size,
+        src_stride: t.src_stride * size,
+        rows: t.rows,
+        cols: t.cols * size,
+        dst: t.dst.0,
+        dst_stride: t.dst_stride * size,
+        dst_step: t.dst_step * size,
+    }
+}
+
+fn entry(dtype: DType) -> Entry {
+    match dtype {
+        DType::F16 => Entry::TakeF16,
+        DType::BF16 => Entry::TakeBf16,
+        DType::F32 => Entry::TakeF32,
+        DType::F64 => Entry::TakeF64,
+        DType::I32 => Entry::TakeI32,
+        DType::I64 => Entry::TakeI64,
+        // The model refuses other types where something is added up.
+        _ => Entry::TakeCopy,
+    }
+}
+
+impl Cuda {
+    /// # Safety
+    /// As [`Backend::exchange`](symm_core::Backend::exchange), for the forms that take.
+    pub(crate) unsafe fn enqueue_take(
+        &self,
+        stream: &Stream,
+        context: &RawContext,
+        x: &Exchange<'_, Cuda>,
+    ) -> Result<()> {
+        let capturing = stream.is_capturing();
+        if x.invalid && capturing {
+            return Ok(());
+        }
+        let mut exchange = protocol(stream, context, x)?;
+        // A descriptor that lacks its buffer is as invalid as one that the model refused; nothing of either is used.
+        let output = x.output.as_ref().filter(|_| !x.invalid);
+        match output {
+            None => exchange.invalid = fault::ARGUMENT,
+            Some(out) => set_output(&mut exchange, out),
+        }
+        let (root, lead) = (x.root as u64, x.lead as u64);
+        let reduce = ReduceParams {
+            header: header(&exchange, root, lead),
+            exchange,
+            root,
+            lead,
+            ..Default::default()
+        };
+        let divisor = if x.average { exchange.ranks } else { 1 };
+        let mut params = TakeParams { reduce, divisor, phase: TAKE_WHOLE, ..TakeParams::default() };
+        let size = x.row_bytes as u64;
+        for (place, t) in params.takes.iter_mut().zip(x.takes).filter(|_| output.is_some()) {
+            *place = in_bytes(t, size);
+            params.count += 1;
+        }
+        if !capturing {
+            context.order(stream)?;
+        }
+        let sums = x.form.sums_takes();
+        let entry = if sums { entry(x.dtype) } else { Entry::TakeCopy };
+        if let Some(out) = output.filter(|_| x.form.low_contention()) {
+            // SAFETY: the caller's promise, passed on.
+            return unsafe { self.low_contention(stream, (x, out), params, entry) };
+        }
+        let launch = self.size(x, &params);
+        // SAFETY: the parameters are the kernel's; tables and regions live as long as context and handle, and the caller
+        // promises the addresses of the descriptor.
+        unsafe { self.kernels.launch(entry, launch, stream, &params) }
+    }
+
+    fn size(&self, x: &Exchange<'_, Cuda>, params: &TakeParams) -> Launch {
+        let bytes = params.takes.iter().map(|t| t.rows.saturating_mul(t.cols)).fold(0, u64::saturating_add);
+        let max_blocks = if x.max_blocks == 0 { self.max_blocks } else { x.max_blocks };
+        reduce(bytes, Limits { multiprocessors: self.shared.device.multiprocessors, max_blocks })
+    }
+
+    /// # Safety
+    /// As [`enqueue_take`](Self::enqueue_take).
+    unsafe fn low_contention(
+        &self,
+        stream: &Stream,
+        (x, out): (&Exchange<'_, Cuda>, &ExchangeOutput<'_, Cuda>),
+        mut params: TakeParams,
+        entry: Entry,
+    ) -> Result<()> {
+        let one = Launch { blocks: 1, ..self.size(x, &TakeParams::default()) };
+        params.phase = TAKE_BEGIN;
+        // SAFETY: as in `enqueue_take`.
+        unsafe { self.kernels.launch(Entry::TakeCopy, one, stream, &params)? };
+        let (t, ranks, me) = (params.takes[0], out.handle.buffers.len(), out.handle.rank);
+        let bytes = usize::try_from(t.rows.saturating_mul(t.cols)).unwrap_or(usize::MAX);
+        let sums = x.form.sums_takes();
+        let (dst, step) =
+            if sums { (x.scratch, block_bytes(bytes)) } else { (Addr(t.dst), t.dst_step as usize) };
+        if bytes > 0 {
+            // Everybody begins with another member.
+            for rank in (me + 1..ranks).chain(0..=me) {
+                let src = Addr(out.handle.buffers[rank]).offset(out.offset + t.src as usize);
+                enqueue_copy(stream, dst.offset(rank * step), src, bytes)?;
+            }
+        }
+        params.phase = TAKE_FINISH;
+        let launch = if sums {
+            params.sources = dst.0;
+            params.source_step = step as u64;
+            params.takes[0].src = 0;
+            self.size(x, &params)
+        } else {
+            params.count = 0;
+            one
+        };
+        // SAFETY: as in `enqueue_take`; the scratch is this PE's own.
+        unsafe { self.kernels.launch(entry, launch, stream, &params) }
+    }
+}
