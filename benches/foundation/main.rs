@@ -6,6 +6,8 @@
 //! machine, and written as JSON if `SYMM_BENCH_JSON` names a folder.
 
 mod cases;
+#[path = "../common/mod.rs"]
+mod common;
 mod job;
 mod results;
 
@@ -15,44 +17,24 @@ use std::time::Duration;
 use cases::Case;
 use criterion::Criterion;
 use job::Job;
-use symm::launch::{Launcher, Output};
 
 fn main() -> ExitCode {
-    let result = if std::env::var_os("SYMM_PE").is_some() { pe() } else { parent() };
-    match result {
-        Ok(code) => code,
-        Err(e) => {
-            eprintln!("foundation: {e}");
-            ExitCode::FAILURE
-        }
-    }
+    common::exit("foundation", if std::env::var_os("SYMM_PE").is_some() { pe() } else { parent() })
 }
 
 fn parent() -> symm::Result<ExitCode> {
-    let asks = |flags: &[&str]| std::env::args().any(|a| flags.contains(&a.as_str()));
-    if asks(&["--help", "-h", "--list"]) {
+    if common::asks(&["--help", "-h", "--list"]) {
         for case in Case::ALL {
             println!("{}: bench", case.name());
         }
-        if !asks(&["--list"]) {
+        if !common::asks(&["--list"]) {
             println!(
                 "\nRuns 2 and 4 PEs; SYMM_BENCH_JSON=FOLDER writes figures; other flags are criterion's."
             );
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let program = std::env::current_exe().expect("a running program should have a path");
-    for n in [2, 4] {
-        let mut launcher = Launcher::new(n, &program);
-        launcher.args = std::env::args_os().skip(1).collect();
-        launcher.output = Output::Inherited;
-        let code = launcher.run()?.code();
-        if code != 0 {
-            eprintln!("foundation: the job of {n} PEs ended with {code}");
-            return Ok(ExitCode::FAILURE);
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+    common::start("foundation", &[2, 4])
 }
 
 fn pe() -> symm::Result<ExitCode> {
