@@ -111,8 +111,9 @@ fn pes(pes: &[Pe]) -> String {
 
 /// Every error that this project returns.
 ///
-/// Cloneable, because a failure stays set on its team and each later call returns it again.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// Cloneable, because a failure stays set on its team and each later call returns it again. `Debug` is the
+/// [kind](Error::kind) and the message, since that is what a `main` that returns it prints.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// An argument breaks a rule of the operation; nothing was written.
@@ -277,6 +278,12 @@ pub enum Error {
     },
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {self}", self.kind())
+    }
+}
+
 impl Error {
     /// An [`Error::System`] for a failed call.
     pub fn system(call: &'static str, error: rustix::io::Errno) -> Self {
@@ -325,5 +332,26 @@ impl Error {
             Error::Timeout { late, .. } => late.first().copied(),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_main_that_returns_an_error_prints_what_people_can_read() {
+        let e = Error::Timeout {
+            op: "barrier",
+            phase: "arrival",
+            late: vec![Pe(1), Pe(3)],
+            expected: 7,
+            got: 6,
+            waited: Duration::from_millis(1500),
+        };
+        assert_eq!(
+            format!("Error: {e:?}"),
+            "Error: Timeout: barrier: timeout in arrival after 1.5s, late: PE 1, 3 (expected 7, got 6)"
+        );
     }
 }
