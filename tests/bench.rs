@@ -204,6 +204,14 @@ fn bad_input_is_one_line_and_an_error_object() {
 }
 
 #[test]
+fn a_backend_without_graphs_says_so_on_one_line() {
+    let out = run(bench(&["barrier", "-G", "10", "--json", "-"]));
+    assert_eq!((out.status.code(), text(&out.stderr).lines().count()), (Some(4), 1), "{}", text(&out.stderr));
+    let r: Value = serde_json::from_slice(&out.stdout).expect("JSON alone");
+    assert_eq!(r["error"]["kind"], "Unsupported", "{r}");
+}
+
+#[test]
 fn unasked_it_chooses_iterations_and_the_largest_size() {
     let out = run(bench(&["barrier", "--json", "-"]));
     let r: Value = serde_json::from_slice(&out.stdout).expect("JSON alone");

@@ -65,6 +65,9 @@ pub(crate) struct Args {
     /// Experts a PE, in vdev2d
     #[arg(long, value_name = "N", default_value = "8", allow_hyphen_values = true)]
     experts: String,
+    /// Capture N operations once and replay the graph, so that launches cost nothing; needs a backend with graphs
+    #[arg(short = 'G', long, value_name = "N", allow_hyphen_values = true)]
+    graph: Option<String>,
     /// Blocks that an operation may occupy on a GPU
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     max_blocks: Option<String>,
@@ -92,6 +95,8 @@ pub(super) struct Request {
     pub(super) root: usize,
     pub(super) row: usize,
     pub(super) experts: usize,
+    /// Operations of a graph.
+    pub(super) graph: Option<u64>,
     pub(super) max_blocks: Option<u32>,
 }
 
@@ -158,6 +163,11 @@ impl Args {
         let count = |name, text: &str, low, high| {
             Ok::<_, Failure>(number::<u64>(name, Some(text), low, high)?.unwrap_or(low))
         };
+        let graph = number("graph", self.graph.as_deref(), 1, 10_000)?;
+        if let (Some(n), Op::Signal) = (graph, self.op) {
+            let expected = "another operation than signal, whose values change from one to the next";
+            return Err(Failure::argument("graph", n, expected));
+        }
         let row = size("row", Some(&self.row))?.unwrap_or(0);
         if row < dtype.size() {
             return Err(Failure::argument(
@@ -179,6 +189,7 @@ impl Args {
             root: count("root", &self.root, 0, 1 << 20)? as usize,
             row,
             experts: count("experts", &self.experts, 1, 1 << 20)? as usize,
+            graph,
             max_blocks: number("max-blocks", self.max_blocks.as_deref(), 1, 1 << 16)?,
         })
     }
@@ -249,6 +260,8 @@ mod tests {
             (&["vdev", "--row", "2"], "row"),
             (&["vdev2d", "--experts", "0"], "experts"),
             (&["put", "--pes", "0"], "pes"),
+            (&["put", "-G", "0"], "graph"),
+            (&["signal", "-G", "2"], "graph"),
         ] {
             assert_eq!(
                 request(args).map(|_| ()).map_err(|f| f.error.field),

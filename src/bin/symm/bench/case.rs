@@ -1,7 +1,7 @@
 //! One operation of one size: how it is run, what it is compared with, and how its result is checked.
 
 use symm::{
-    AllToAllVdev, Backend, Cmp, Context, DType, Handle, Local, Options, Reach, Result, SignalOp,
+    AllToAllVdev, Backend, Cmp, Context, DType, Graph, Handle, Local, Options, Reach, Result, SignalOp,
     SignalUpdate, Span, Stream, Tensor, World,
 };
 
@@ -185,6 +185,34 @@ impl<T: Value> Case<'_, T> {
         }
         if self.op == Op::Put {
             self.b.stream.quiet(self.b.world.team(), None)?;
+        }
+        self.b.stream.synchronize()
+    }
+
+    /// The operation so many times, as a graph.
+    ///
+    /// # Collective
+    /// Over the world.
+    pub(crate) fn capture(&self, operations: u64) -> Result<Graph> {
+        self.b.stream.begin_capture()?;
+        let enqueued = (0..operations).try_for_each(|_| self.enqueue()).and_then(|()| match self.op {
+            Op::Put => self.b.stream.quiet(self.b.world.team(), None),
+            _ => Ok(()),
+        });
+        // Ended in any case, so that the stream can be used again.
+        let graph = self.b.stream.end_capture();
+        enqueued.and(graph)
+    }
+
+    /// Replays a graph of this case so many times, and returns when all is delivered.
+    ///
+    /// # Collective
+    /// Over the world.
+    pub(crate) fn replay(&self, graph: &Graph, launches: u64) -> Result<()> {
+        for _ in 0..launches {
+            // SAFETY: the graph has no spans but of this case's buffers, which keep themselves valid; all launches are on
+            // one stream, so they do not overlap; every PE replays the same graphs in the same order.
+            unsafe { self.b.stream.launch(graph) }?;
         }
         self.b.stream.synchronize()
     }

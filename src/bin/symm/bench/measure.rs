@@ -25,6 +25,8 @@ const SAMPLES: u64 = 50;
 pub(super) struct Way {
     pub(super) iterations: Option<u64>,
     pub(super) warm_up: u64,
+    /// Operations of a graph that is replayed.
+    pub(super) graph: Option<u64>,
     pub(super) check: bool,
     /// Whether this PE makes a value wrong before it looks, so that tests can see one found.
     pub(super) corrupt: bool,
@@ -82,23 +84,31 @@ pub(super) fn measure<T: Value>(
     case.calm()?;
     case.run(way.warm_up.max(1))?;
     case.copy(1)?;
+    let graph = way.graph.map(|n| case.capture(n)).transpose()?;
+    // A graph runs as a whole.
+    let whole = way.graph.unwrap_or(1);
+    let run = |iterations: u64| match &graph {
+        Some(graph) => case.replay(graph, iterations / whole),
+        None => case.run(iterations),
+    };
+    run(whole)?;
     let began = Instant::now();
-    case.run(1)?;
+    run(whole)?;
     let iterations = match way.iterations {
         Some(n) => n,
         None => {
-            let mine = began.elapsed().as_nanos().max(1) as u64;
+            let mine = (began.elapsed().as_nanos() as u64 / whole).max(1);
             let all: Vec<u64> = share(group, "iterations", &mine, deadline())?;
             let slowest = all.into_iter().max().unwrap_or(1);
             (BUDGET.as_nanos() as u64 / slowest).clamp(ITERATIONS.0, ITERATIONS.1)
         }
     };
     let samples = iterations.min(SAMPLES);
-    let each = iterations.div_ceil(samples);
+    let each = iterations.div_ceil(samples).next_multiple_of(whole);
     let mut mine = Times::default();
     for _ in 0..samples {
-        mine.op.push(timed(case, |case| case.run(each))?);
-        mine.copy.push(timed(case, |case| case.copy(each))?);
+        mine.op.push(timed(case, || run(each))?);
+        mine.copy.push(timed(case, || case.copy(each))?);
     }
     let all: Vec<Times> = share(group, "times", &mine, deadline())?;
     let one_clock = world.backend().name() == "host";
@@ -141,13 +151,10 @@ pub(super) fn measure<T: Value>(
 }
 
 /// Begin and end of a call that all PEs begin together.
-fn timed<T: Value>(
-    case: &Case<'_, T>,
-    call: impl FnOnce(&Case<'_, T>) -> symm::Result<()>,
-) -> symm::Result<Span> {
+fn timed<T: Value>(case: &Case<'_, T>, call: impl FnOnce() -> symm::Result<()>) -> symm::Result<Span> {
     case.meet()?;
     let began = now();
-    call(case)?;
+    call()?;
     Ok((began, now()))
 }
 

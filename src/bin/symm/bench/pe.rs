@@ -166,6 +166,7 @@ fn rows<T: Value>(
     let way = Way {
         iterations: request.iterations,
         warm_up: request.warm_up,
+        graph: request.graph,
         check: request.check,
         corrupt: corrupt()? == Some(world.pe().0),
     };
@@ -200,6 +201,7 @@ fn setup(world: &World, request: &Request, limits: &Limits) -> Setup {
         dtype: request.dtype.name().to_owned(),
         redop: "sum".to_owned(),
         root: request.root,
+        graph: request.graph,
         row: request.op.has_splits().then_some(limits.row),
         experts: (request.op == Op::Vdev2d).then_some(limits.experts),
         cpu: cpu(),

@@ -18,6 +18,8 @@ pub(super) struct Setup {
     pub(super) dtype: String,
     pub(super) redop: String,
     pub(super) root: usize,
+    /// Operations of the graph that was replayed.
+    pub(super) graph: Option<u64>,
     /// Bytes of a row and experts a PE, in the forms that have them.
     pub(super) row: Option<usize>,
     pub(super) experts: Option<usize>,
@@ -35,6 +37,9 @@ impl Setup {
         if let (Some(row), experts) = (self.row, self.experts) {
             let experts = experts.map(|e| format!(", {e} experts a PE")).unwrap_or_default();
             text += &format!("# rows of {row} bytes{experts}\n");
+        }
+        if let Some(n) = self.graph {
+            text += &format!("# replayed from graphs of {n}\n");
         }
         text += &format!(
             "# {:>10} {:>12} {:>6} {:>6} {:>5}  {:<20}{:>11}{:>11}{:>8}{:>8}{:>9}{:>8}\n",
