@@ -137,16 +137,19 @@ fn agree(group: &Group, trouble: Option<Trouble>, deadline: Deadline) -> Result<
         bytes
     });
     let all = group.all_gather("init", &mine, deadline)?;
-    for (pe, report) in all.iter().enumerate() {
-        let Some((with, why)) = report.split_first_chunk::<4>() else { continue };
-        let with = Pe(u32::from_le_bytes(*with));
-        let why = String::from_utf8_lossy(why);
-        if with.index() == pe {
-            return Err(Error::Unavailable {
-                backend: NAME.to_owned(),
-                why: format!("PE {pe} could not make its control page: {why}"),
-            });
-        }
+    let reports = all.iter().enumerate().filter_map(|(pe, report)| {
+        let (with, why) = report.split_first_chunk::<4>()?;
+        Some((pe, Pe(u32::from_le_bytes(*with)), String::from_utf8_lossy(why)))
+    });
+    let reports: Vec<_> = reports.collect();
+    // A PE without a page of its own is the cause of what others report of it.
+    if let Some((pe, _, why)) = reports.iter().find(|(pe, with, _)| with.index() == *pe) {
+        return Err(Error::Unavailable {
+            backend: NAME.to_owned(),
+            why: format!("PE {pe} could not make its control page: {why}"),
+        });
+    }
+    if let Some((pe, with, why)) = reports.first() {
         return Err(Error::Unsupported {
             backend: NAME,
             capability: "PEs that cannot map each other's memory",

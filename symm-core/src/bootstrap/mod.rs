@@ -14,6 +14,7 @@ mod tree;
 use std::fmt::Debug;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use group::Group;
 pub use local::{Local, local};
@@ -21,8 +22,20 @@ pub use sockets::{Contacts, Identity, Secret, Sockets, Whereabouts};
 pub use start::{Family, Unix, start};
 
 use crate::deadline::Deadline;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::pe::Pe;
+
+/// How long a PE whose start failed stays where others can reach it.
+const LINGER: Duration = Duration::from_millis(200);
+
+/// Called before a start that failed on this PE with `error` is given up. Most such errors are met by all PEs alike, each at
+/// its own time: one that left at once would be what the others report, instead of the cause.
+pub(crate) fn linger(error: &Error) {
+    let own = matches!(error, Error::System { .. } | Error::Setting { .. } | Error::InvalidArgument { .. });
+    if !own {
+        std::thread::sleep(LINGER);
+    }
+}
 
 /// Names one message between two PEs: the team it belongs to and a counter of that team.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

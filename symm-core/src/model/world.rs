@@ -15,7 +15,7 @@ use super::span::Local;
 use super::stream::Stream;
 use super::team::{Team, TeamInner};
 use crate::backend::{Backend, Reach};
-use crate::bootstrap::{Bootstrap, Group, Liveness};
+use crate::bootstrap::{Bootstrap, Group, Liveness, linger};
 use crate::capability::Capabilities;
 use crate::config::Config;
 use crate::deadline::Deadline;
@@ -188,8 +188,8 @@ impl<B: Backend> World<B> {
         config.check()?;
         let everybody: Vec<Pe> = (0..boot.n_pes()).map(Pe::from).collect();
         let group = Group::new(boot.clone(), INIT_TEAM, everybody.clone())?;
-        compare_settings(&group, &config)?;
-        let backend = B::init(&boot, &config)?;
+        compare_settings(&group, &config).inspect_err(linger)?;
+        let backend = B::init(&boot, &config).inspect_err(linger)?;
         let inner = Arc::new(WorldInner {
             backend,
             boot: boot.clone(),
@@ -201,7 +201,7 @@ impl<B: Backend> World<B> {
             finalized: AtomicBool::new(false),
             config,
         });
-        let team = Team::create(&inner, WORLD_TEAM, everybody)?;
+        let team = Team::create(&inner, WORLD_TEAM, everybody).inspect_err(linger)?;
         boot.watch(Arc::new(Watch(Arc::downgrade(&inner))));
         log::debug!("PE {}: world of {} PEs over {}", boot.pe(), boot.n_pes(), inner.backend.name());
         Ok(World { inner, team })

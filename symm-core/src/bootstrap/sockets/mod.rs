@@ -219,7 +219,7 @@ impl Sockets {
                 errno: e.raw_os_error().unwrap_or(0),
                 text: e.to_string(),
             })?;
-            sockets.complete(&mine, deadline)?;
+            sockets.complete(&mine, deadline).inspect_err(super::linger)?;
         }
         Ok(sockets)
     }
