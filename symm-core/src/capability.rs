@@ -14,9 +14,11 @@ bitflags::bitflags! {
         const GRAPH = 1 << 3;
         /// Results equal the oracles bit for bit.
         const DETERMINISTIC = 1 << 4;
-        /// A team works again after `recover`.
+        /// A team works again after `recover`, from a failure that every member survived.
         const RECOVER = 1 << 5;
         /// Some peers are reached by the network (or its stand-in) only.
         const NETWORK = 1 << 6;
+        /// The members that live can go on `without` one that died: its end proves that its writes have ended.
+        const WITHOUT = 1 << 7;
     }
 }

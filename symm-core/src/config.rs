@@ -54,6 +54,9 @@ pub struct Config {
     /// `SYMM_POOL_BYTES`: size of a pool segment; allocations up to an eighth of it share segments, larger ones get
     /// their own. Default 8 MiB, at least 1 MiB. *Equal.*
     pub pool_bytes: usize,
+    /// `SYMM_HEAP`: bytes of the symmetric heap that the nvshmem backend takes at start, for everything that `empty` and
+    /// `local` give out later. Default 4 GiB, at least 64 MiB. *Equal.*
+    pub heap_bytes: usize,
     /// `SYMM_MAX_BLOCKS`: blocks that one operation may occupy on a GPU; 0 (default) leaves it to the backend.
     pub max_blocks: u32,
     /// `SYMM_INIT_TIMEOUT_MS`: deadline of `init`, `rendezvous` and team creation. Default 60 s.
@@ -88,6 +91,7 @@ impl Default for Config {
             signal_pad_bytes: 9216,
             signals: 512,
             pool_bytes: 8 << 20,
+            heap_bytes: 4 << 30,
             max_blocks: 0,
             init_timeout: Duration::from_secs(60),
             timeout: Duration::from_secs(100),
@@ -171,6 +175,7 @@ impl Config {
         set!(signal_pad_bytes, "SYMM_SIGNAL_PAD_BYTES", 4, 1 << 30);
         set!(signals, "SYMM_SIGNALS", 0, 1 << 24);
         set!(pool_bytes, "SYMM_POOL_BYTES", 1 << 20, 1 << 40);
+        set!(heap_bytes, "SYMM_HEAP", 64 << 20, 1 << 46);
         set!(max_blocks, "SYMM_MAX_BLOCKS", 0, 1 << 16);
         if let Some(ms) = number(&get, "SYMM_INIT_TIMEOUT_MS", (1, 86_400_000))? {
             c.init_timeout = Duration::from_millis(ms);
@@ -242,6 +247,7 @@ impl Config {
             ("SYMM_SIGNAL_PAD_BYTES", self.signal_pad_bytes.to_string()),
             ("SYMM_SIGNALS", self.signals.to_string()),
             ("SYMM_POOL_BYTES", self.pool_bytes.to_string()),
+            ("SYMM_HEAP", self.heap_bytes.to_string()),
             ("SYMM_ALLOW_SHARED_GPU", u64::from(self.allow_shared_gpu).to_string()),
         ]
     }

@@ -64,6 +64,7 @@ unsafe impl Backend for Cuda {
             | Capabilities::GRAPH
             | Capabilities::DETERMINISTIC
             | Capabilities::RECOVER
+            | Capabilities::WITHOUT
             | Capabilities::DEVICE_INITIATED
     }
 

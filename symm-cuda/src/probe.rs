@@ -102,25 +102,7 @@ impl Probe<'_> {
         mine: Result<Vec<u8>, String>,
         error: impl Fn(Pe, &str) -> Error,
     ) -> Result<Vec<Vec<u8>>> {
-        let bytes = match mine {
-            Ok(mut bytes) => {
-                bytes.insert(0, 0);
-                bytes
-            }
-            Err(why) => std::iter::once(1).chain(why.into_bytes()).collect(),
-        };
-        let all = self.group.all_gather(OP, &bytes, self.deadline)?;
-        let mut results = Vec::with_capacity(all.len());
-        for (pe, bytes) in self.group.members().iter().zip(all) {
-            match bytes.split_first() {
-                Some((0, rest)) => results.push(rest.to_vec()),
-                Some((_, why)) => return Err(error(*pe, &String::from_utf8_lossy(why))),
-                None => {
-                    return Err(Error::Bootstrap { call: OP, why: format!("an empty message from PE {pe}") });
-                }
-            }
-        }
-        Ok(results)
+        self.group.agree(OP, mine, self.deadline, error)
     }
 
     /// A step that all must have passed.

@@ -99,7 +99,7 @@ unsafe impl Backend for Host {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let mut c = Capabilities::DETERMINISTIC | Capabilities::RECOVER;
+        let mut c = Capabilities::DETERMINISTIC | Capabilities::RECOVER | Capabilities::WITHOUT;
         c.set(Capabilities::NETWORK, self.core.proxy().is_some());
         let mut peers = self.core.peers().peekable();
         c.set(Capabilities::PEER_LOAD_STORE, peers.peek().is_none() || peers.any(|r| r == Reach::Direct));

@@ -193,6 +193,42 @@ impl Group {
         Ok(parts)
     }
 
+    /// Gathers what every member has found; if some have an error instead, all members get that of the lowest rank, as
+    /// `error` words it. So a step that fails somewhere fails everywhere, and nobody waits for a member that gave up.
+    ///
+    /// # Collective
+    /// Over the group.
+    ///
+    /// # Errors
+    /// `error(pe, why)` of the first member with one; those of [`all_gather`](Self::all_gather).
+    pub fn agree(
+        &self,
+        op: &'static str,
+        mine: Result<Vec<u8>, String>,
+        deadline: Deadline,
+        error: impl Fn(Pe, &str) -> Error,
+    ) -> Result<Vec<Vec<u8>>> {
+        let bytes = match mine {
+            Ok(mut bytes) => {
+                bytes.insert(0, 0);
+                bytes
+            }
+            Err(why) => std::iter::once(1).chain(why.into_bytes()).collect(),
+        };
+        let all = self.all_gather(op, &bytes, deadline)?;
+        let mut results = Vec::with_capacity(all.len());
+        for (pe, bytes) in self.members.iter().zip(all) {
+            match bytes.split_first() {
+                Some((0, rest)) => results.push(rest.to_vec()),
+                Some((_, why)) => return Err(error(*pe, &String::from_utf8_lossy(why))),
+                None => {
+                    return Err(Error::Bootstrap { call: op, why: format!("an empty message from PE {pe}") });
+                }
+            }
+        }
+        Ok(results)
+    }
+
     fn timeout(&self, op: &'static str, late: Vec<Pe>, deadline: Deadline) -> Error {
         let mut late = late;
         late.sort();

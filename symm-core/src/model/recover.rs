@@ -77,12 +77,17 @@ impl Recovery {
 }
 
 /// Waits until the streams of this PE have passed what they were given, where the backend can then say that nothing of
-/// it writes any peer's memory.
-pub(crate) fn idle<B: Backend>(world: &WorldInner<B>, op: &'static str, deadline: Deadline) -> Result<()> {
+/// it writes any peer's memory. `needs`: what the caller needs of the backend, and its name.
+pub(crate) fn idle<B: Backend>(
+    world: &WorldInner<B>,
+    op: &'static str,
+    (needs, capability): (Capabilities, &'static str),
+    deadline: Deadline,
+) -> Result<()> {
     world.check_open(op)?;
-    if !world.backend.capabilities().contains(Capabilities::RECOVER) {
+    if !world.backend.capabilities().contains(needs) {
         let why = "a peer's writes cannot be proven to have ended".to_owned();
-        return Err(Error::Unsupported { backend: world.backend.name(), capability: "RECOVER", why });
+        return Err(Error::Unsupported { backend: world.backend.name(), capability, why });
     }
     let marker = world.backend.mark()?;
     while !world.backend.passed(&marker)? {
@@ -99,7 +104,7 @@ pub(crate) fn idle<B: Backend>(world: &WorldInner<B>, op: &'static str, deadline
 pub(crate) fn recover<B: Backend>(team: &TeamInner<B>) -> Result<()> {
     let world = &team.world;
     let deadline = Deadline::after(world.config.init_timeout);
-    idle(world, "recover", deadline)?;
+    idle(world, "recover", (Capabilities::RECOVER, "RECOVER"), deadline)?;
     // Contexts are made by all members in one order; those dropped everywhere or here only are told apart by position.
     let contexts: Vec<_> = team.contexts.lock().iter().map(Weak::upgrade).collect();
     let mut epochs = Vec::with_capacity(contexts.len());

@@ -15,6 +15,7 @@ use super::view::{Lineage, View};
 use super::world::WorldInner;
 use crate::backend::Backend;
 use crate::bootstrap::Group;
+use crate::capability::Capabilities;
 use crate::deadline::Deadline;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -309,7 +310,7 @@ impl<B: Backend> Team<B> {
     /// # Errors
     /// [`Error::Timeout`] naming PEs of `gone` that have not ended, or members that did not come (it may be called again);
     /// [`Error::PeerFailed`] naming this PE if the others went on without it; [`Error::InvalidArgument`] if `gone` has
-    /// this PE or no member; [`Error::Unsupported`] where the backend lacks `RECOVER`.
+    /// this PE or no member; [`Error::Unsupported`] where the backend lacks `WITHOUT`.
     pub fn without(&self, gone: &[Pe]) -> Result<Team<B>> {
         const OP: &str = "without";
         let world = &self.inner.world;
@@ -319,7 +320,7 @@ impl<B: Backend> Team<B> {
             return Err(Error::argument(OP, "gone", format!("a list with PE {pe}"), expected));
         }
         let deadline = Deadline::after(world.config.init_timeout);
-        super::recover::idle(world, OP, deadline)?;
+        super::recover::idle(world, OP, (Capabilities::WITHOUT, "WITHOUT"), deadline)?;
         loop {
             let View { number, members } = lineage.next(gone, deadline)?;
             log::info!("PE {}: view {number} of the team: {members:?}", world.boot.pe());

@@ -97,7 +97,7 @@ impl<B: Backend> WorldInner<B> {
     /// Lets go of what only PEs held that have ended, where that proves that their writes have ended too.
     fn bury(&self) {
         let ended = self.boot.ended();
-        if ended.is_empty() || !self.backend.capabilities().contains(Capabilities::RECOVER) {
+        if ended.is_empty() || !self.backend.capabilities().contains(Capabilities::WITHOUT) {
             return;
         }
         self.retirement.lock().forget(&ended);

@@ -2,20 +2,26 @@
 
 use std::time::{Duration, Instant};
 
-use symm::{DType, Error, Options, Pe, Tensor};
+use symm::{Capabilities, DType, Error, Options, Pe, Tensor};
 
 use super::vdev::{Job, splits};
 use crate::harness::{Case, Ctx, Outcome, ensure, ensure_eq, ensure_err};
 
+const W: Capabilities = Capabilities::WITHOUT;
+
 pub(super) const CASES: &[Case] = &[
-    Case::new("survivors::nobody_left_out", nobody_left_out),
-    Case::new("survivors::arguments", arguments),
+    Case::new("survivors::nobody_left_out", nobody_left_out).needs(W),
+    Case::new("survivors::arguments", arguments).needs(W),
     Case::new("survivors::who_lives_is_waited_for", who_lives_is_waited_for)
         .pes(2)
+        .needs(W)
         .own(&[("SYMM_INIT_TIMEOUT_MS", "700")]),
-    Case::new("survivors::go_on", go_on).pes(2).dies(),
-    Case::new("survivors::memory_of_the_dead_is_free", memory_of_the_dead_is_free).pes(2).dies(),
-    Case::new("survivors::the_world_ends_without_the_dead", the_world_ends_without_the_dead).pes(2).dies(),
+    Case::new("survivors::go_on", go_on).needs(W).pes(2).dies(),
+    Case::new("survivors::memory_of_the_dead_is_free", memory_of_the_dead_is_free).needs(W).pes(2).dies(),
+    Case::new("survivors::the_world_ends_without_the_dead", the_world_ends_without_the_dead)
+        .needs(W)
+        .pes(2)
+        .dies(),
 ];
 
 /// The PE that ends after its case.
