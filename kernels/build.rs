@@ -9,6 +9,17 @@ use std::process::Command;
 /// One image for each file of `cu/`.
 const MODULES: [&str; 6] = ["copy", "signal", "barrier", "exchange", "reduce", "take"];
 
+/// Relocatable images, which the host links with NVSHMEM's device library at start: name, file, macro.
+const RELOCATABLE: [(&str, &str, &str); 4] = [
+    ("nvshmem", "nvshmem/kernels", "SYMM_NVSHMEM"),
+    ("nvshmem_shim_34", "nvshmem/shim", "SYMM_NVSHMEM_ABI=34"),
+    ("nvshmem_shim_35", "nvshmem/shim", "SYMM_NVSHMEM_ABI=35"),
+    ("nvshmem_shim_38", "nvshmem/shim", "SYMM_NVSHMEM_ABI=38"),
+];
+
+/// Registers of a thread in relocatable code, which is compiled before anybody knows that 512 threads call it.
+const RELOCATABLE_REGISTERS: &str = "-maxrregcount=128";
+
 /// Ampere, Hopper, Blackwell.
 const DEFAULT_ARCHS: &str = "80,90,100";
 
@@ -66,7 +77,9 @@ fn images(nvcc: &Path, out: &Path) -> Result<String, String> {
         .collect::<Result<_, _>>()?;
     let newest = archs.iter().max().ok_or("SYMM_CUDA_ARCHS is empty")?;
     let mut list = String::new();
-    for name in MODULES {
+    let linked = MODULES.map(|name| (name, name, None));
+    let relocatable = RELOCATABLE.map(|(name, file, define)| (name, file, Some(define)));
+    for (name, file, define) in linked.into_iter().chain(relocatable) {
         let image = out.join(name).with_extension("fatbin");
         let mut command = Command::new(nvcc);
         command.args([
@@ -79,16 +92,19 @@ fn images(nvcc: &Path, out: &Path) -> Result<String, String> {
             "all-warnings",
             "-Iinclude",
         ]);
+        if let Some(define) = define {
+            command.args(["-rdc=true", RELOCATABLE_REGISTERS]).arg(format!("-D{define}"));
+        }
         for arch in &archs {
             command.arg("-gencode").arg(format!("arch=compute_{arch},code=sm_{arch}"));
         }
         // PTX of the newest, which the driver compiles for GPUs that came later.
         command.arg("-gencode").arg(format!("arch=compute_{newest},code=compute_{newest}"));
-        command.arg(format!("cu/{name}.cu")).arg("-o").arg(&image);
+        command.arg(format!("cu/{file}.cu")).arg("-o").arg(&image);
         let done = command.output().map_err(|e| format!("{}: {e}", nvcc.display()))?;
         if !done.status.success() {
             return Err(format!(
-                "nvcc {name}.cu: {}",
+                "nvcc {file}.cu: {}",
                 String::from_utf8_lossy(&done.stderr).replace('\n', " | ")
             ));
         }

@@ -18,21 +18,6 @@ extern "C" __global__ void symm_pad_signal(const __grid_constant__ PadSignalPara
       [&](u64 seen) { return seen == p.from; });
 }
 
-namespace {
-
-__device__ __forceinline__ bool compare(uint32_t cmp, u64 seen, u64 value) {
-  switch (cmp) {
-    case 0: return seen == value;
-    case 1: return seen != value;
-    case 2: return seen > value;
-    case 3: return seen <= value;
-    case 4: return seen < value;
-    default: return seen >= value;
-  }
-}
-
-}  // namespace
-
 extern "C" __global__ void symm_wait_until(const __grid_constant__ WaitParams p) {
   wait_for_stream();
   let_stream_go_on();

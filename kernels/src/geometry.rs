@@ -96,6 +96,29 @@ pub fn copy(bytes: u64, limits: Limits) -> Launch {
     Launch { blocks, threads: if blocks > 1 { 1024 } else { 32 * warps }, remote: 0 }
 }
 
+/// Bytes of a collective over the network that give a block work; more blocks than these are only for what goes to direct
+/// members and stays here.
+const NETWORK_BLOCK: u64 = 128 << 10;
+
+/// Blocks that fill a network: each has one transfer of a stage on its way at a time.
+const NETWORK_BLOCKS: u32 = 32;
+
+fn network(bytes: u64, piece: u64, limits: Limits) -> Launch {
+    let wanted = u32::try_from(bytes.div_ceil(piece)).unwrap_or(u32::MAX);
+    let blocks = wanted.clamp(1, limits.blocks().min(NETWORK_BLOCKS));
+    Launch { blocks, threads: crate::network::THREADS, remote: 0 }
+}
+
+/// A collective of the exchange protocol with members that the network reaches.
+pub fn network_exchange(bytes: u64, limits: Limits) -> Launch {
+    network(bytes, NETWORK_BLOCK, limits)
+}
+
+/// A put or get over the network. What fits one stage takes one block, so that its signal follows without a round trip.
+pub fn network_copy(bytes: u64, limits: Limits) -> Launch {
+    network(bytes, crate::params::STAGE_BYTES as u64, limits)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,6 +151,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_network_gets_blocks_by_stages_and_never_more_than_it_needs() {
+        assert_eq!(network_copy(0, H200).blocks, 1);
+        assert_eq!(network_copy(512 << 10, H200).blocks, 1);
+        assert_eq!(network_copy((512 << 10) + 1, H200).blocks, 2);
+        assert_eq!(network_copy(u64::MAX, H200).blocks, 32);
+        assert_eq!(network_exchange(1 << 40, Limits { max_blocks: 3, ..H200 }).blocks, 3);
+        assert_eq!(network_exchange(0, H200).blocks, 1);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`image()`] | the images that this build carries, and their entry points |
+//! | [`network`] | the relocatable images for members that NVSHMEM's transports reach |
 //! | [`params`] | parameters of the kernels, with the layout that `include/symm/params.cuh` has |
 //! | [`geometry`] | how many blocks and threads a launch takes |
 //!
@@ -11,6 +12,7 @@
 
 pub mod geometry;
 pub mod image;
+pub mod network;
 pub mod params;
 
 pub use image::{ENTRIES, Entry, built, image};

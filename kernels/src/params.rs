@@ -282,6 +282,117 @@ params! {
         takes: [Take; MAX_TAKES],
     }
 
+    /// What kernels need to reach members by NVSHMEM's transports.
+    struct NetParams {
+        /// First byte of this PE's symmetric heap.
+        heap: u64,
+        /// Bytes of it.
+        heap_bytes: u64,
+        /// First of the stages, in the heap.
+        stage: u64,
+        /// Address of `u64[stages]` in this GPU's memory: 1 while a block holds the stage.
+        locks: u64,
+        /// Address of `u64[2]` in mapped host memory: calls of NVSHMEM begun, ended.
+        activity: u64,
+        /// Ranks that the network reaches, as a bit set.
+        network: [u64; 2],
+        /// Number of stages of [`STAGE_BYTES`].
+        stages: u32,
+        /// Zero.
+        reserved: u32,
+    }
+
+    /// `put`, `get`, `put_with_signal` over the network.
+    struct NetCopyParams {
+        /// Status of the team.
+        status: StatusParams,
+        /// The network.
+        net: NetParams,
+        /// Address of the [`LaunchRecord`].
+        record: u64,
+        /// First byte of the destination; of a put, as NVSHMEM names the peer's.
+        dst: u64,
+        /// First byte of the source; of a get, as NVSHMEM names the peer's.
+        src: u64,
+        /// Bytes; 0 is legal.
+        bytes: u64,
+        /// The peer's u64 to update after the data, as NVSHMEM names it; 0 for none.
+        signal: u64,
+        /// What to store or add.
+        signal_value: u64,
+        /// The peer.
+        pe: u64,
+        /// 0: store; 1: add.
+        signal_add: u32,
+        /// Zero.
+        reserved: u32,
+    }
+
+    /// `put_signal` and `wait_signal` over the network.
+    struct NetPadSignalParams {
+        /// Status of the team.
+        status: StatusParams,
+        /// The network.
+        net: NetParams,
+        /// The u32 slot: the peer's for `put_signal`, this PE's for `wait_signal`.
+        slot: u64,
+        /// The u32 credit: this PE's for `put_signal`, the peer's for `wait_signal`.
+        credit: u64,
+        /// This PE's u32 count of signals sent to the peer, or consumed from it.
+        count: u64,
+        /// Deadline, in nanoseconds.
+        limit_ns: u64,
+        /// Number of the operation.
+        op: u64,
+        /// The peer, named when the deadline passes.
+        pe: u64,
+        /// Ranks to name then, as a bit set.
+        late: u64,
+        /// 1 for `wait_signal`.
+        waits: u32,
+        /// Zero.
+        reserved: u32,
+    }
+
+    /// `wait_until` where the network may write the word.
+    struct NetWaitParams {
+        /// The network.
+        net: NetParams,
+        /// The wait.
+        wait: WaitParams,
+    }
+
+    /// `barrier` of a handle with members that the network reaches.
+    struct NetBarrierParams {
+        /// The network.
+        net: NetParams,
+        /// Address of `u64[ranks]`: the members' pads as NVSHMEM names them.
+        pads: u64,
+        /// The barrier.
+        barrier: BarrierParams,
+    }
+
+    /// Collectives that move rows, with members that the network reaches. In `exchange` a network member's copy of the
+    /// context is this PE's own, its data area is named as NVSHMEM does.
+    struct NetExchangeParams {
+        /// The network.
+        net: NetParams,
+        /// Address of `u64[ranks]`: the members' copies of the context as NVSHMEM names them.
+        remote: u64,
+        /// The collective.
+        exchange: ExchangeParams,
+    }
+
+    /// Broadcast and reductions with members that the network reaches, as [`NetExchangeParams`].
+    struct NetReduceParams {
+        /// The network.
+        net: NetParams,
+        /// As in [`NetExchangeParams`].
+        remote: u64,
+        /// The collective.
+        reduce: ReduceParams,
+    }
+
     /// Words of a context that only its owner's kernels touch; `i64[max_splits]` follow it.
     struct ContextLocal {
         /// Epoch told to the peers as given up since the last recover; 0 for none.
@@ -305,6 +416,10 @@ pub const TAKE_FINISH: u32 = 2;
 
 /// Bytes of a [`LaunchRecord`], a cache line.
 pub const RECORD_BYTES: usize = size_of::<LaunchRecord>();
+
+/// Bytes of one stage through which the network takes what lies outside the symmetric heap (`STAGE_BYTES` in
+/// `cu/nvshmem/net.cuh`).
+pub const STAGE_BYTES: usize = 512 * 1024;
 
 /// Members that the exchange kernel takes (`MAX_RANKS` in `include/symm/exchange.cuh`).
 pub const MAX_RANKS: usize = 128;
@@ -341,6 +456,8 @@ mod tests {
     fn kernels_and_host_have_the_same_limit() {
         let header = include_str!("../include/symm/exchange.cuh");
         assert!(header.contains(&format!("constexpr int MAX_RANKS = {MAX_RANKS};")));
+        let header = include_str!("../cu/nvshmem/net.cuh");
+        assert!(header.contains(&format!("constexpr uint32_t STAGE_BYTES = {} * 1024;", STAGE_BYTES / 1024)));
         let header = include_str!("../include/symm/params.cuh");
         assert!(header.contains(&format!("constexpr int NEAR_RANKS = {NEAR_RANKS};")));
         assert!(header.contains(&format!("constexpr int MAX_TAKES = {MAX_TAKES};")));

@@ -78,6 +78,28 @@ pub(crate) fn set_output(params: &mut ExchangeParams, out: &ExchangeOutput<'_, C
     params.out_rows = out.rows as u64;
 }
 
+/// What a kernel that moves rows is given, all but the blocks of its launch.
+pub(crate) fn exchange_params(
+    stream: &Stream,
+    context: &RawContext,
+    x: &Exchange<'_, Cuda>,
+) -> Result<ExchangeParams> {
+    let mut params = protocol(stream, context, x)?;
+    params.input = x.input.0;
+    params.in_splits = x.in_splits.0;
+    params.out_splits = x.out_splits_offsets.0;
+    if x.invalid {
+        // Nothing of a refused descriptor is read, so nothing of it needs to be right.
+        params.invalid = fault::ARGUMENT;
+    } else {
+        params.n_splits = x.form.n_splits(context.members.len(), x.ne) as u64;
+        if let Some(out) = &x.output {
+            set_output(&mut params, out);
+        }
+    }
+    Ok(params)
+}
+
 impl Cuda {
     /// # Safety
     /// As [`Backend::exchange`](symm_core::Backend::exchange).
@@ -100,19 +122,7 @@ impl Cuda {
             return Ok(());
         }
         let ranks = context.members.len();
-        let mut params = protocol(stream, context, x)?;
-        params.input = x.input.0;
-        params.in_splits = x.in_splits.0;
-        params.out_splits = x.out_splits_offsets.0;
-        if x.invalid {
-            // Nothing of a refused descriptor is read, so nothing of it needs to be right.
-            params.invalid = fault::ARGUMENT;
-        } else {
-            params.n_splits = x.form.n_splits(ranks, x.ne) as u64;
-            if let Some(out) = &x.output {
-                set_output(&mut params, out);
-            }
-        }
+        let mut params = exchange_params(stream, context, x)?;
         let rows = if x.form == Form::AllGather { x.in_rows.saturating_mul(ranks) } else { x.in_rows };
         let bytes =
             if x.invalid || x.form == Form::Barrier { 0 } else { rows.saturating_mul(x.row_bytes).max(1) };

@@ -54,7 +54,7 @@ impl Kernels {
             check("cuModuleGetFunction", found)?;
             functions[entry as usize] = function as usize;
         }
-        Ok(Kernels { functions, early_starts: compute_capability_major()? >= 9 })
+        Ok(Kernels { functions, early_starts: compute_capability()? >= 90 })
     }
 
     /// Enqueues a kernel.
@@ -68,9 +68,23 @@ impl Kernels {
         stream: &Stream,
         params: &P,
     ) -> Result<()> {
+        // SAFETY: the caller promises the same, and the function is loaded.
+        unsafe { self.launch_raw(self.functions[entry as usize] as CUfunction, launch, stream, params) }
+    }
+
+    /// Enqueues a kernel that is loaded.
+    ///
+    /// # Safety
+    /// As [`launch`](Self::launch), for a kernel whose only parameter is a `P`.
+    pub(crate) unsafe fn launch_raw<P: Copy>(
+        &self,
+        function: CUfunction,
+        launch: Launch,
+        stream: &Stream,
+        params: &P,
+    ) -> Result<()> {
         stream.0.shared.device.enter()?;
         let mut arguments = [std::ptr::from_ref(params).cast_mut().cast()];
-        let function = self.functions[entry as usize] as CUfunction;
         let mut attribute = CUlaunchAttribute {
             id: CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
             pad: [0; 4],
@@ -97,16 +111,20 @@ impl Kernels {
     }
 }
 
-/// Of the current context's GPU.
-fn compute_capability_major() -> Result<i32> {
-    let (mut device, mut major) = (0, 0);
+/// Of the current context's GPU, as in `sm_90`.
+pub(crate) fn compute_capability() -> Result<u32> {
+    let mut device = 0;
     // SAFETY: `device` is a valid place.
     check("cuCtxGetDevice", unsafe { sys::cuCtxGetDevice(&raw mut device) })?;
-    let which = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
-    // SAFETY: `major` is a valid place and the device that of the current context.
-    let asked = unsafe { sys::cuDeviceGetAttribute(&raw mut major, which, device) };
-    check("cuDeviceGetAttribute", asked)?;
-    Ok(major)
+    let attribute = |which| {
+        let mut value = 0;
+        // SAFETY: `value` is a valid place and the device that of the current context.
+        let asked = unsafe { sys::cuDeviceGetAttribute(&raw mut value, which, device) };
+        check("cuDeviceGetAttribute", asked).map(|()| u32::try_from(value).unwrap_or(0))
+    };
+    let major = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    let minor = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+    Ok(10 * major + minor)
 }
 
 fn load_module(name: &'static str) -> Result<CUmodule> {
@@ -114,6 +132,11 @@ fn load_module(name: &'static str) -> Result<CUmodule> {
         backend: BACKEND.to_owned(),
         why: format!("this build has no image {name}: it was built without nvcc"),
     })?;
+    load_data(bytes)
+}
+
+/// Loads an image into the current context.
+pub(crate) fn load_data(bytes: &[u8]) -> Result<CUmodule> {
     let mut module: CUmodule = std::ptr::null_mut();
     // SAFETY: `module` is a valid place; the image is a whole fat binary, which states its own length.
     check("cuModuleLoadData", unsafe { sys::cuModuleLoadData(&raw mut module, bytes.as_ptr().cast()) })?;

@@ -13,6 +13,7 @@
 //! | `status` | status records in mapped host memory with a copy on the GPU |
 //! | `launch` | kernels of `symm-kernels`, loaded and launched |
 //! | `handle`, `ops`, `exchange` | what operations are given, and the operations |
+//! | [`embed`] | the same for a backend with memory and ways of its own |
 //! | `backend` | the [`Backend`](symm_core::Backend) implementation |
 //!
 //! The driver library is loaded at run time: without it [`Cuda`] says `Unavailable` and everything else still works.
@@ -32,6 +33,7 @@ mod arena;
 mod backend;
 mod capture;
 mod device;
+pub mod embed;
 mod exchange;
 mod handle;
 mod inspect;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use symm_core::backend::{Get, PadSignal, Put, SignalOp, WaitUntil, op};
 use symm_core::{Error, Result};
 use symm_kernels::Entry;
-use symm_kernels::geometry::{Launch, Limits, copy};
+use symm_kernels::geometry::{Launch, copy};
 use symm_kernels::params::{BarrierParams, CopyParams, PadSignalParams, WaitParams, near};
 
 use crate::backend::Cuda;
@@ -27,10 +27,6 @@ fn bit(rank: usize) -> u64 {
 }
 
 impl Cuda {
-    fn limits(&self) -> Limits {
-        Limits { multiprocessors: self.shared.device.multiprocessors, max_blocks: self.max_blocks }
-    }
-
     /// Refuses atomic updates of a peer whose memory this GPU's atomics do not work on.
     fn check_atomics(&self, handle: &RawHandle, rank: usize, capability: &'static str) -> Result<()> {
         let pe = handle.members[rank];

@@ -14,6 +14,27 @@ use crate::handle::RawContext;
 use crate::result::check;
 use crate::stream::Stream;
 
+/// What every kernel of the broadcast and the reductions is given.
+pub(crate) fn reduce_params(
+    stream: &Stream,
+    context: &RawContext,
+    x: &Exchange<'_, Cuda>,
+) -> Result<ReduceParams> {
+    let mut exchange = protocol(stream, context, x)?;
+    // A descriptor that lacks its buffer is as invalid as one that the model refused; nothing of either is used.
+    match x.output.as_ref().filter(|_| !x.invalid) {
+        None => exchange.invalid = fault::ARGUMENT,
+        Some(out) => {
+            exchange.input = x.input.0;
+            set_output(&mut exchange, out);
+        }
+    }
+    let (root, lead) = (x.root as u64, x.lead as u64);
+    let header = header(&exchange, root, lead);
+    let gathered = context.layout.gathered as u64;
+    Ok(ReduceParams { exchange, header, result: x.result.0, root, lead, gathered })
+}
+
 impl Cuda {
     /// # Safety
     /// As [`Backend::exchange`](symm_core::Backend::exchange), for the broadcast and the forms that reduce.
@@ -28,18 +49,8 @@ impl Cuda {
             return Ok(());
         }
         let ranks = context.members.len();
-        let mut exchange = protocol(stream, context, x)?;
-        // A descriptor that lacks its buffer is as invalid as one that the model refused; nothing of either is used.
+        let params = reduce_params(stream, context, x)?;
         let output = x.output.as_ref().filter(|_| !x.invalid);
-        match output {
-            None => exchange.invalid = fault::ARGUMENT,
-            Some(out) => {
-                exchange.input = x.input.0;
-                set_output(&mut exchange, out);
-            }
-        }
-        let (root, lead) = (x.root as u64, x.lead as u64);
-        let header = header(&exchange, root, lead);
         let bytes = match (x.form, output) {
             (_, None) => 0,
             (Form::Broadcast, _) if x.root != context.rank => 0,
@@ -51,8 +62,6 @@ impl Cuda {
         let max_blocks = if x.max_blocks == 0 { self.max_blocks } else { x.max_blocks };
         let limits = Limits { multiprocessors: self.shared.device.multiprocessors, max_blocks };
         let launch = reduce(bytes as u64, limits);
-        let gathered = context.layout.gathered as u64;
-        let params = ReduceParams { exchange, header, result: x.result.0, root, lead, gathered };
         if !capturing {
             context.order(stream)?;
         }

@@ -39,6 +39,10 @@ impl Status {
         Ok(Status(inner))
     }
 
+    pub(crate) fn of(inner: Arc<StatusInner>) -> Self {
+        Status(inner)
+    }
+
     pub(crate) fn params(&self) -> StatusParams {
         StatusParams { device: self.0.device.gpu(), host: self.0.mapped.gpu() }
     }

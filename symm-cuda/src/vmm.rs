@@ -1,5 +1,6 @@
 //! Segments and mappings: physical memory of a GPU, mapped where this PE (or a peer) wants it.
 
+use std::any::Any;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use symm_core::backend::Export;
 use symm_core::{Error, Result};
 
 use crate::capture::Relaxed;
-use crate::result::{check, lock};
+use crate::result::{BACKEND, check, lock};
 use crate::shared::Shared;
 
 const FD: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -29,9 +30,18 @@ pub struct Mapping(pub(crate) Arc<Mapped>);
 #[derive(Debug)]
 pub(crate) struct Mapped {
     shared: Arc<Shared>,
-    handle: CUmemGenericAllocationHandle,
+    memory: Memory,
     pub(crate) base: u64,
     bytes: usize,
+}
+
+/// Whose the memory is.
+#[derive(Debug)]
+enum Memory {
+    /// This crate's.
+    Physical(CUmemGenericAllocationHandle),
+    /// Another backend's, which keeps it valid while this lives.
+    OfOthers { _owner: Arc<dyn Any + Send + Sync> },
 }
 
 /// A mapping without an owner, which goes once the streams have passed the point at which it lost its own.
@@ -119,7 +129,7 @@ impl Mapped {
     fn map(shared: &Arc<Shared>, handle: CUmemGenericAllocationHandle, bytes: usize) -> Result<Self> {
         let mapped = map_handle(shared.device.ordinal, handle, bytes);
         match mapped {
-            Ok(base) => Ok(Mapped { shared: shared.clone(), handle, base, bytes }),
+            Ok(base) => Ok(Mapped { shared: shared.clone(), memory: Memory::Physical(handle), base, bytes }),
             Err(e) => {
                 release(handle);
                 Err(e)
@@ -127,12 +137,21 @@ impl Mapped {
         }
     }
 
+    /// Memory of another backend's.
+    pub(crate) fn of_others(shared: &Arc<Shared>, base: u64, owner: Arc<dyn Any + Send + Sync>) -> Self {
+        Mapped { shared: shared.clone(), memory: Memory::OfOthers { _owner: owner }, base, bytes: 0 }
+    }
+
     /// What a peer needs to import it.
     pub(crate) fn export(&self) -> Result<Export> {
+        let Memory::Physical(handle) = self.memory else {
+            let why = "the memory is another backend's".to_owned();
+            return Err(Error::Unsupported { backend: BACKEND, capability: "export", why });
+        };
         self.shared.device.enter()?;
         let mut fd: i32 = -1;
         // SAFETY: for this handle type the driver writes one C int, which `fd` is; the handle is live.
-        let made = unsafe { sys::cuMemExportToShareableHandle((&raw mut fd).cast(), self.handle, FD, 0) };
+        let made = unsafe { sys::cuMemExportToShareableHandle((&raw mut fd).cast(), handle, FD, 0) };
         check("cuMemExportToShareableHandle", made)?;
         // SAFETY: the driver made this descriptor for the caller to own.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -142,9 +161,10 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
+        let Memory::Physical(handle) = self.memory else { return };
         // A world that goes while its streams still run leaves them what they use. Drop never waits, so that is unmapped
         // later, or never.
-        let orphan = Orphan { handle: self.handle, base: self.base, bytes: self.bytes };
+        let orphan = Orphan { handle, base: self.base, bytes: self.bytes };
         match self.shared.mark() {
             Ok(marker) => match marker.passed() {
                 Ok(true) => orphan.unmap(),

@@ -158,6 +158,70 @@ struct TakeParams {
   Take takes[MAX_TAKES];
 };
 
+// What kernels need to reach members by NVSHMEM's transports. `remote` in the structs below: u64[ranks], the members' copies of
+// what the operation uses, as NVSHMEM names them (an address in this PE's heap at the peer's offset).
+struct NetParams {
+  uint64_t heap;        // first byte of this PE's symmetric heap
+  uint64_t heap_bytes;
+  uint64_t stage;       // stages of STAGE_BYTES each, in the heap
+  uint64_t locks;       // u64[stages] in this GPU's memory: 1 while a block holds the stage
+  uint64_t activity;    // u64[2] in mapped host memory: calls of NVSHMEM begun, ended
+  uint64_t network[2];  // ranks that the network reaches, as a bit set
+  uint32_t stages;
+  uint32_t reserved;
+};
+
+struct NetCopyParams {
+  StatusParams status;
+  NetParams net;
+  uint64_t record;  // LaunchRecord
+  uint64_t dst;     // put: the peer's; get: here
+  uint64_t src;     // put: here; get: the peer's
+  uint64_t bytes;
+  uint64_t signal;  // the peer's u64 to update after the data; 0 for none
+  uint64_t signal_value;
+  uint64_t pe;
+  uint32_t signal_add;  // 0: store the value; 1: add it
+  uint32_t reserved;
+};
+
+struct NetPadSignalParams {
+  StatusParams status;
+  NetParams net;
+  uint64_t slot;    // u32: the peer's for put_signal, this PE's for wait_signal
+  uint64_t credit;  // u32: this PE's for put_signal, the peer's for wait_signal
+  uint64_t count;   // u32 of this PE's: signals sent to the peer, or consumed from it
+  uint64_t limit_ns;
+  uint64_t op;
+  uint64_t pe;
+  uint64_t late;
+  uint32_t waits;  // 1: wait_signal
+  uint32_t reserved;
+};
+
+struct NetWaitParams {
+  NetParams net;
+  WaitParams wait;
+};
+
+struct NetBarrierParams {
+  NetParams net;
+  uint64_t pads;  // remote
+  BarrierParams barrier;
+};
+
+struct NetExchangeParams {
+  NetParams net;
+  uint64_t remote;
+  ExchangeParams exchange;
+};
+
+struct NetReduceParams {
+  NetParams net;
+  uint64_t remote;
+  ReduceParams reduce;
+};
+
 // Words of a context that only its owner's kernels touch.
 struct ContextLocal {
   uint64_t gave_up;  // epoch told to the peers since the last recover, 0 for none

@@ -36,4 +36,16 @@ __device__ __forceinline__ bool wait_word(const Status& s, u64 limit_ns, Failure
   }
 }
 
+// Whether `seen` compares with `value` as symm_core::backend::Cmp numbers it.
+__device__ __forceinline__ bool compare(uint32_t cmp, u64 seen, u64 value) {
+  switch (cmp) {
+    case 0: return seen == value;
+    case 1: return seen != value;
+    case 2: return seen > value;
+    case 3: return seen <= value;
+    case 4: return seen < value;
+    default: return seen >= value;
+  }
+}
+
 }  // namespace symm

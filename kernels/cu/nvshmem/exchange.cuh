@@ -1,0 +1,229 @@
+// Collectives of the exchange protocol in a team of which the network reaches some members. The protocol, its arithmetic and
+// its verdict are those of exchange.cu; what differs is how bytes get to a member:
+//
+//   publish   header and splits are in this PE's own slot, which lies in the heap: one put with the arrival word as its signal
+//   push      every column to a network member is one put (or a few, of STAGE_BYTES); those are started before any store
+//   done      after the quiet of every block, one word
+//
+// Addresses: `regions` holds for a network member this PE's own copy of the context, so that what the shared code stores for
+// it lands where this PE has the same words anyway; `out_buffers` holds the symmetric address of its data area.
+#pragma once
+
+#include "../exchange/push.cuh"
+#include "net.cuh"
+
+namespace symm {
+namespace net {
+namespace collective {
+
+using namespace symm::exchange;
+
+__device__ __forceinline__ int pe_of(const ExchangeParams& p, uint32_t rank) { return (int)member(p, rank); }
+
+// The copy of the context on a network member, as NVSHMEM names it.
+__device__ __forceinline__ u64 remote_region(u64 table, uint32_t rank) { return ((const u64*)table)[rank]; }
+
+// Sends this PE's slot, whose splits are `splits`, and raises the arrival word behind it. The whole block, after the slot was
+// written and met over.
+__device__ __forceinline__ void publish_remote(const NetParams& n, const ExchangeParams& p, u64 remote, u64 epoch, u64 splits) {
+  const u64 own = slot(p, p.rank, epoch, p.rank);
+  const u64 bytes = sizeof(Header) + 8 * splits;
+  fence_acq_rel_sys();
+  __syncthreads();
+  for (uint32_t step = 0; step + 1 < p.ranks; step++) {
+    const uint32_t r = destination(p, step);
+    if (!is_network(n, r)) continue;
+    const u64 there = remote_region(remote, r);
+    symm_shim_put_signal_block((void*)(there + (own - p.mine)), (void*)own, bytes, (void*)(there + p.arrival + 8 * p.rank), epoch, 0, pe_of(p, r));
+  }
+}
+
+// Raises this PE's word at `flags` on every member. One warp, after a quiet of everything that comes before.
+__device__ __forceinline__ void raise_all(const NetParams& n, const ExchangeParams& p, u64 remote, u64 flags, u64 epoch) {
+  const uint32_t lane = threadIdx.x & 31;
+  if (lane == 0) {
+    for (uint32_t step = 0; step + 1 < p.ranks; step++) {
+      const uint32_t r = destination(p, step);
+      if (is_network(n, r)) symm_shim_word64((void*)(remote_region(remote, r) + flags + 8 * p.rank), epoch, pe_of(p, r));
+    }
+  }
+  __syncwarp();
+  fence_acq_rel_sys();
+  for (uint32_t r = lane; r < p.ranks; r += 32) {
+    if (!is_network(n, r)) store_relaxed_sys_u64((void*)(region(p, r) + flags + 8 * p.rank), epoch);
+  }
+  if (lane == 0) symm_shim_quiet();
+  __syncwarp();
+}
+
+// Tells every peer that this PE does nothing for `epoch` and later ones. One warp.
+__device__ __noinline__ void give_up_all(const NetParams& n, const ExchangeParams& p, u64 remote, u64 epoch) {
+  const uint32_t lane = threadIdx.x & 31;
+  u64 before = 0;
+  if (lane == 0) before = cas_acq_rel_gpu_u64(&((ContextLocal*)p.local)->gave_up, 0, epoch);
+  if (__shfl_sync(exchange::ALL, before, 0) != 0) return;
+  u64 cause = 0;
+  if (lane == 0) cause = load_relaxed_gpu_u64(&((StatusRecord*)p.status.device)->pe) + 1;
+  cause = __shfl_sync(exchange::ALL, cause, 0);
+  for (uint32_t r = lane; r < p.ranks; r += 32) {
+    if (r == p.rank || is_network(n, r)) continue;
+    const u64 pair = region(p, r) + p.aborted + 16 * p.rank;
+    store_relaxed_sys_u64((void*)(pair + 8), cause);
+    store_release_sys_u64((void*)pair, epoch);
+  }
+  if (lane != 0) return;
+  // The cause first, to everybody: one fence for all.
+  for (int word = 1; word >= 0; word--) {
+    for (uint32_t r = 0; r < p.ranks; r++) {
+      if (r == p.rank || !is_network(n, r)) continue;
+      const u64 pair = remote_region(remote, r) + p.aborted + 16 * p.rank;
+      symm_shim_word64((void*)(pair + 8 * word), word == 1 ? cause : epoch, pe_of(p, r));
+    }
+    symm_shim_fence();
+  }
+  symm_shim_quiet();
+}
+
+// Waits for all members' words at `flags`, and makes what came with them visible. The first warp of a block.
+__device__ __forceinline__ bool await_all(const NetParams& n, const ExchangeParams& p, u64 flags, u64 epoch, u64 phase, u64 began, bool host) {
+  if (!wait_members(p, flags, epoch, phase, began, host)) return false;
+  if ((threadIdx.x & 31) == 0) {
+    enter(n);
+    symm_shim_update();
+    leave(n);
+  }
+  __syncwarp();
+  return true;
+}
+
+__device__ __forceinline__ uint32_t columns_each(const ExchangeParams& p) {
+  return p.form == FORM_ALL_GATHER || p.form == FORM_ALL_TO_ALL ? 1 : (uint32_t)p.ne;
+}
+
+// Moves this share's part of all columns; those of the first tile are in `s`. The whole block.
+__device__ __forceinline__ void push_all(const NetParams& n, Shared& s, const ExchangeParams& p, u64 epoch, uint32_t share, uint32_t shares) {
+  const uint32_t each = columns_each(p);
+  const u64 all = (u64)p.ranks * each;
+  const u64 warps = (u64)shares * (blockDim.x / 32), warp = (u64)share * (blockDim.x / 32) + threadIdx.x / 32;
+  Stage stage = {0, false};
+  uint32_t turn = share;  // pieces of others before this share's next one
+  u64 passed = 0;         // pieces of direct columns so far
+  for (u64 begin = 0; begin < all; begin += blockDim.x) {
+    const u64 end = begin + blockDim.x < all ? begin + blockDim.x : all;
+    if (begin != 0) place_tile(s, p, epoch, {begin, end});
+    // Network first: its transfers go on while the stores of the others do.
+    for (u64 column = begin; column < end; column++) {
+      const uint32_t r = destination(p, (uint32_t)(column / each));
+      const u64 k = column - begin;
+      if (is_network(n, r)) put<Source::Constant>(n, stage, s.dst[k], s.src[k], s.bytes[k], pe_of(p, r), turn, shares);
+    }
+    for (u64 column = begin; column < end; column++) {
+      const uint32_t r = destination(p, (uint32_t)(column / each));
+      const u64 k = column - begin, bytes = s.bytes[k];
+      if (is_network(n, r) || bytes == 0) continue;
+      const u64 pieces = (bytes + MAX_PIECE - 1) / MAX_PIECE;
+      for (u64 at = (warp + warps - passed % warps) % warps; at < pieces; at += warps) {
+        const u64 from = at * MAX_PIECE, left = bytes - from;
+        warp_copy<Source::Constant>(s.dst[k] + from, s.src[k] + from, (uint32_t)(left < MAX_PIECE ? left : MAX_PIECE));
+      }
+      passed += pieces;
+    }
+    __syncthreads();  // before the next tile's columns replace these
+  }
+  finish(n, stage);
+}
+
+}  // namespace collective
+}  // namespace net
+}  // namespace symm
+
+extern "C" __global__ void __launch_bounds__(symm::net::THREADS, 1) symm_net_exchange(const __grid_constant__ symm::NetExchangeParams q) {
+  using namespace symm;
+  using namespace symm::net::collective;
+  __shared__ Shared s;
+  const ExchangeParams& p = q.exchange;
+  const NetParams& n = q.net;
+  wait_for_stream();
+  const uint32_t shares = gridDim.x;
+  const bool first_warp = threadIdx.x < 32;
+
+  Turn turn;
+  if (first_warp) {
+    Held<OneWarp> held;
+    turn = take_turn(p, held);
+    if (threadIdx.x == 0) s.epoch = turn.epoch, s.share = turn.share;
+  }
+  if (threadIdx.x == 0) net::enter(n);
+  __syncthreads();
+  const u64 epoch = s.epoch;
+  const uint32_t share = s.share;
+  if (share == 0 && !(epoch & EPOCH_SKIP)) {
+    publish_many(s, p, epoch);
+    publish_remote(n, p, q.remote, epoch, published_splits(p));
+  }
+  // Out of NVSHMEM while this waits for peers, who may be late.
+  if (threadIdx.x == 0) net::leave(n);
+  if (first_warp) {
+    const bool fine = !(epoch & EPOCH_SKIP) && await_all(n, p, p.arrival, epoch, PHASE_ARRIVAL, turn.began, share == 0);
+    if (threadIdx.x == 0) s.fine = fine;
+  }
+  __syncthreads();
+
+  u64 outcome = SHARE;
+  if (!s.fine) {
+    outcome |= FAILED_WAIT;
+  } else {
+    const u64 all = (u64)p.ranks * columns_each(p);
+    if (!verdict(s, p, epoch, {0, all < blockDim.x ? all : blockDim.x})) {
+      outcome |= FAILED_VERDICT;
+    } else if (p.form != FORM_BARRIER) {
+      if (threadIdx.x == 0) net::enter(n);
+      push_all(n, s, p, epoch, share, shares);
+      if (threadIdx.x == 0) net::leave(n);
+      if (share == shares - 1 && p.out_splits != 0 && p.n_splits != 0) write_result_many(s, p, epoch);
+    }
+  }
+  __syncthreads();
+  if (!first_warp) return;
+  fence_acq_rel_sys();
+  u64 counted = outcome;
+  if (shares > 1) {
+    if (threadIdx.x == 0) counted += fetch_add_relaxed_gpu_u64(&record_of(p)->finished, outcome);
+    counted = __shfl_sync(exchange::ALL, counted, 0);
+    if ((counted & SHARES) != shares) return;
+    fence_acq_rel_sys();
+  }
+
+  // The share that ended last ends the operation.
+  u64 failed = counted & ~SHARES;
+  const uint32_t lane = threadIdx.x;
+  const u64 number = epoch & ~EPOCH_SKIP;
+  if (failed == 0 && p.form != FORM_BARRIER) {
+    if (lane == 0) net::enter(n);
+    raise_all(n, p, q.remote, p.done, number);
+    if (lane == 0) net::leave(n);
+    if (!await_all(n, p, p.done, number, PHASE_DONE, turn.began, true)) failed = FAILED_WAIT;
+  }
+  if (failed != 0) {
+    if (failed < FAILED_VERDICT) {
+      if (lane == 0) net::enter(n);
+      give_up_all(n, p, q.remote, number);
+      if (lane == 0) net::leave(n);
+    }
+    if (p.out_splits != 0) {
+      for (u64 k = lane; k < p.n_splits; k += 32) ((long long*)p.out_splits)[k] = 0;
+    }
+    __syncwarp();
+  }
+  if (lane != 0) return;
+  max_release_gpu_u64((void*)(p.mine + CONTEXT_COMPLETED), number);
+  // What was published must have left this PE's slot before the operation after the next writes it again.
+  net::enter(n);
+  symm_shim_quiet();
+  net::leave(n);
+  if (shares == 1) return;
+  LaunchRecord* record = record_of(p);
+  store_relaxed_gpu_u32(&record->tickets, 0);
+  store_relaxed_gpu_u64(&record->finished, 0);
+  store_relaxed_gpu_u64(&record->epoch, 0);
+}

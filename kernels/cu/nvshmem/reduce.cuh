@@ -1,0 +1,223 @@
+// Broadcast and reductions in a team of which the network reaches some members: the protocol and the sums of reduce.cu, by one
+// block. Elements of a network member are brought to a stage, tile by tile, and added from there in rank order, so the bits
+// are those that any other way gives.
+#pragma once
+
+#include "../reduce/move.cuh"
+#include "../reduce/verdict.cuh"
+#include "exchange.cuh"
+
+namespace symm {
+namespace net {
+namespace sums {
+
+using namespace symm::reduce;
+using collective::await_all;
+using collective::give_up_all;
+using collective::pe_of;
+using collective::publish_remote;
+using collective::raise_all;
+
+struct Sums : reduce::Shared {
+  u64 moved[MAX_RANKS];  // where buffers are whose tiles stand in for them
+};
+
+// Takes the context's ticket and waits for this PE's turn. One thread.
+__device__ __forceinline__ u64 take_epoch(const ExchangeParams& p, u64 began) {
+  const bool fine = status_ok(status_of(p));
+  const u64 epoch = fetch_add_relaxed_gpu_u64((void*)(p.mine + CONTEXT_TICKET), 1) + 1;
+  return fine && exchange::wait_turn(p, epoch, began) ? epoch : epoch | SKIP;
+}
+
+// Writes this PE's header into its slot here and on every direct member, and raises their arrival words; then the others'. The
+// whole block.
+__device__ __forceinline__ void publish(const NetParams& n, const ReduceParams& q, u64 remote, u64 epoch) {
+  const ExchangeParams& p = q.exchange;
+  for (uint32_t k = threadIdx.x; k < HEADER_WORDS * p.ranks; k += blockDim.x) {
+    const uint32_t word = k % HEADER_WORDS, r = k / HEADER_WORDS;
+    ((u64*)slot(p, r, epoch, p.rank))[word] = word == 0 ? epoch : q.header[word];
+  }
+  __syncthreads();
+  if (threadIdx.x < 32) raise_flags(p, p.arrival, epoch);
+  publish_remote(n, p, remote, epoch, 0);
+}
+
+// The block waits for all members' words at `flags`; the same on every thread.
+__device__ __forceinline__ bool wait_block(const NetParams& n, Sums& s, const ExchangeParams& p, u64 flags, u64 epoch, u64 phase) {
+  if (threadIdx.x < 32) {
+    const bool fine = await_all(n, p, flags, epoch, phase, s.began, true);
+    if (threadIdx.x == 0) s.fine = fine;
+  }
+  __syncthreads();
+  return s.fine;
+}
+
+// Raises this PE's words at `flags`; the whole block, after its quiet.
+__device__ __forceinline__ void raise_block(const NetParams& n, const ExchangeParams& p, u64 remote, u64 flags, u64 epoch) {
+  __syncthreads();
+  if (threadIdx.x < 32) raise_all(n, p, remote, flags, epoch);
+  __syncthreads();
+}
+
+// Copies `bytes` bytes at `start` of this PE's buffer to the same place of every other member's. The whole block.
+__device__ __forceinline__ void hand_on(const NetParams& n, Stage& stage, Sums& s, const ExchangeParams& p, u64 start, u64 bytes) {
+  fence_acq_rel_sys();
+  __syncthreads();
+  for (int direct = 0; direct < 2; direct++) {
+    for (uint32_t k = 1; k < p.ranks; k++) {
+      const uint32_t r = (p.rank + k) % p.ranks;
+      if (is_network(n, r) == (direct == 1)) continue;
+      uint32_t turn = 0;
+      const u64 to = s.buffer[r] + start, from = s.buffer[p.rank] + start;
+      if (direct) block_copy<Source::Shared>(to, from, bytes);
+      else net::put<Source::Shared>(n, stage, to, from, bytes, pe_of(p, r), turn, 1);
+    }
+  }
+  __syncthreads();
+}
+
+// Adds up one run of `bytes` bytes at `from` of every buffer. The whole block.
+template <typename E>
+__device__ __forceinline__ void add_run(const NetParams& n, Stage& stage, Sums& s, const ExchangeParams& p, u64 from, u64 bytes, Target target) {
+  uint32_t networks = 0;
+  for (uint32_t r = 0; r < p.ranks; r++) networks += is_network(n, r);
+  if (stage.at == 0) stage.at = take_stage(n);
+  // Sixteen bytes more than a tile, so that it can lie as far from a vector's beginning as the others' bytes do.
+  const u64 room = STAGE_BYTES / (networks == 0 ? 1 : networks) / 256 * 256, tile = room - 16;
+  for (u64 at = 0; at < bytes; at += tile) {
+    const u64 length = min_u64(bytes - at, tile), begin = from + at;
+    const u64 skew = (s.buffer[p.rank] + begin) & 15;
+    if (stage.dirty) quiet(stage);
+    __syncthreads();
+    for (uint32_t r = 0, k = 0; r < p.ranks; r++) {
+      if (!is_network(n, r)) continue;
+      const u64 here = stage.at + k++ * room + skew;
+      symm_shim_get_block((void*)(s.buffer[r] + begin), (void*)here, length, pe_of(p, r));
+      __syncthreads();
+    }
+    fence_acq_rel_sys();
+    // Meanwhile these members' buffers are where their tiles are.
+    if (threadIdx.x < p.ranks && is_network(n, threadIdx.x)) {
+      uint32_t k = 0;
+      for (uint32_t r = 0; r < threadIdx.x; r++) k += is_network(n, r);
+      s.moved[threadIdx.x] = s.buffer[threadIdx.x];
+      s.buffer[threadIdx.x] = stage.at + k * room + skew - begin;
+    }
+    __syncthreads();
+    Target to = target;
+    if (to.result != 0) to.result += at;
+    sum_part<E>(s, {begin, 1, length, length}, to, p.ranks, 0, 1);
+    __syncthreads();
+    if (threadIdx.x < p.ranks && is_network(n, threadIdx.x)) s.buffer[threadIdx.x] = s.moved[threadIdx.x];
+    __syncthreads();
+  }
+}
+
+template <typename E>
+__device__ __forceinline__ void add_all(const NetParams& n, Stage& stage, Sums& s, const ReduceParams& q) {
+  const ExchangeParams& p = q.exchange;
+  const u64 all = p.in_rows * p.row_bytes;
+  if (p.form == FORM_ONE_SHOT_ALL_REDUCE) {
+    add_run<E>(n, stage, s, p, 0, all, {q.result, 0, 0});
+  } else if (p.form == FORM_REDUCE_SCATTER) {
+    const u64 stride = all / q.lead, cols = stride / p.ranks;
+    for (u64 row = 0; row < q.lead; row++)
+      add_run<E>(n, stage, s, p, row * stride + cols * p.rank, cols, {q.result + row * cols, 0, 0});
+  } else {
+    u64 start, bytes;
+    chunk(p, p.rank, start, bytes);
+    add_run<E>(n, stage, s, p, start, bytes, {0, p.rank, 1});
+    if (p.form == FORM_TWO_SHOT_ALL_REDUCE) hand_on(n, stage, s, p, start, bytes);
+  }
+}
+
+// The sums of all members to this PE's memory.
+__device__ __forceinline__ void gather_all(const NetParams& n, Stage& stage, Sums& s, const ReduceParams& q) {
+  const ExchangeParams& p = q.exchange;
+  for (uint32_t k = 0; k < p.ranks; k++) {
+    const uint32_t r = (p.rank + k) % p.ranks;
+    u64 start, bytes;
+    chunk(p, r, start, bytes);
+    if (!is_network(n, r)) {
+      block_copy<Source::Shared>(q.result + start, s.buffer[r] + start, bytes);
+      continue;
+    }
+    for (u64 at = 0; at < bytes; at += STAGE_BYTES)
+      net::get(n, stage, q.result + start + at, s.buffer[r] + start + at, min_u64(bytes - at, STAGE_BYTES), pe_of(p, r));
+  }
+  __syncthreads();
+}
+
+__device__ __forceinline__ void work(const NetParams& n, Stage& stage, Sums& s, const ReduceParams& q) {
+  const ExchangeParams& p = q.exchange;
+  if (p.form == FORM_BROADCAST) {
+    if (q.root == p.rank) hand_on(n, stage, s, p, 0, p.in_rows * p.row_bytes);
+    return;
+  }
+  switch (p.dtype) {
+    case DTYPE_F16: return add_all<F16>(n, stage, s, q);
+    case DTYPE_BF16: return add_all<BF16>(n, stage, s, q);
+    case DTYPE_F32: return add_all<F32>(n, stage, s, q);
+    case DTYPE_F64: return add_all<F64>(n, stage, s, q);
+    case DTYPE_I32: return add_all<I32>(n, stage, s, q);
+    case DTYPE_I64: return add_all<I64>(n, stage, s, q);
+  }
+}
+
+}  // namespace sums
+}  // namespace net
+}  // namespace symm
+
+extern "C" __global__ void __launch_bounds__(symm::net::THREADS, 1) symm_net_reduce(const __grid_constant__ symm::NetReduceParams q) {
+  using namespace symm;
+  using namespace symm::net::sums;
+  static_assert(net::THREADS == reduce::THREADS, "the sums are written for that many");
+  __shared__ Sums s;
+  const ReduceParams& r = q.reduce;
+  const ExchangeParams& p = r.exchange;
+  const NetParams& n = q.net;
+  wait_for_stream();
+  if (threadIdx.x == 0) {
+    s.began = now_ns();
+    s.epoch = take_epoch(p, s.began);
+  }
+  __syncthreads();
+  const u64 epoch = s.epoch & ~SKIP;
+  const bool skip = s.epoch & SKIP;
+  const bool brings = p.form == FORM_ONE_SHOT_ALL_REDUCE && p.input != 0 && p.invalid == 0;
+  const bool gathers = p.form == FORM_TWO_SHOT_ALL_REDUCE_OUT;
+  u64 failed = skip ? FAILED_WAIT : 0;
+  net::Stage stage = {0, false};
+  if (!skip) {
+    if (brings) bring(r, 0, 1);
+    __syncthreads();
+    if (threadIdx.x == 0) net::enter(n);
+    publish(n, r, q.remote, epoch);
+    if (threadIdx.x == 0) net::leave(n);
+    if (!wait_block(n, s, p, p.arrival, epoch, PHASE_ARRIVAL)) failed = FAILED_WAIT;
+    else if (!verdict(s, r, epoch)) failed = FAILED_VERDICT;
+  }
+  if (threadIdx.x == 0) net::enter(n);
+  if (failed == 0) {
+    work(n, stage, s, r);
+    net::finish(n, stage);
+    raise_block(n, p, q.remote, p.done, epoch);
+    if (threadIdx.x == 0) net::leave(n);
+    if (!wait_block(n, s, p, p.done, epoch, PHASE_DONE)) failed = FAILED_WAIT;
+    if (threadIdx.x == 0) net::enter(n);
+    if (failed == 0 && gathers) {
+      gather_all(n, stage, s, r);
+      net::finish(n, stage);
+      raise_block(n, p, q.remote, r.gathered, epoch);
+      if (threadIdx.x == 0) net::leave(n);
+      if (!wait_block(n, s, p, r.gathered, epoch, PHASE_GATHERED)) failed = FAILED_WAIT;
+      if (threadIdx.x == 0) net::enter(n);
+    }
+  }
+  // After a bad verdict nobody waits for this PE, and the peers are to find that verdict.
+  if (failed != 0 && failed < FAILED_VERDICT && threadIdx.x < 32) give_up_all(n, p, q.remote, epoch);
+  if (threadIdx.x != 0) return;
+  symm_shim_quiet();
+  net::leave(n);
+  max_release_gpu_u64((void*)(p.mine + CONTEXT_COMPLETED), epoch);
+}
