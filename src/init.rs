@@ -8,6 +8,8 @@ use symm_core::config::Token;
 use symm_core::{Config, Error, Result};
 
 use crate::World;
+#[cfg(feature = "mpi")]
+use crate::over_mpi;
 
 /// Opens the world of this process: settings from the environment, PEs by whatever started them.
 ///
@@ -115,6 +117,20 @@ impl Builder {
         World::init(boot, self.config)
     }
 
+    /// Opens the world over an MPI communicator: PE = rank. MPI is used to find the others and for nothing else; the
+    /// communicator is duplicated and may be freed afterwards.
+    ///
+    /// # Collective
+    /// Over `comm`. No other thread calls MPI meanwhile, unless MPI was initialised with `MPI_THREAD_MULTIPLE`.
+    ///
+    /// # Errors
+    /// As [`init`]; [`Error::Backend`] with `backend` = `mpi` for a call of MPI that failed.
+    #[cfg(feature = "mpi")]
+    pub fn init_over_mpi(self, comm: &impl mpi::traits::Communicator) -> Result<World> {
+        let boot = over_mpi::over(comm, &self.config)?;
+        self.init_over(boot)
+    }
+
     /// Runs `body` on `n` PEs that are threads of this process, each with a world of its own, and returns when all have
     /// ended. A PE whose `body` panics or returns an error has failed: the others get [`Error::PeerFailed`], in running
     /// waits too, as they do when a process ends.
@@ -160,6 +176,10 @@ impl Builder {
 /// # Errors
 /// Those of [`bootstrap::start`](symm_core::bootstrap::start).
 pub fn start(config: &Config) -> Result<Arc<dyn Bootstrap>> {
+    #[cfg(feature = "mpi")]
+    if over_mpi::is_meant(config)? {
+        return over_mpi::start(config);
+    }
     symm_core::bootstrap::start(config)
 }
 
@@ -168,6 +188,10 @@ pub fn start(config: &Config) -> Result<Arc<dyn Bootstrap>> {
 /// # Errors
 /// [`Error::Setting`] for a half-set family of variables.
 pub fn is_started(config: &Config) -> Result<bool> {
+    #[cfg(feature = "mpi")]
+    if over_mpi::is_meant(config)? {
+        return Ok(true);
+    }
     let env = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
     Ok(Family::find(config, env)?.is_some())
 }

@@ -47,6 +47,8 @@
 mod any;
 mod init;
 pub mod launch;
+#[cfg(feature = "mpi")]
+mod over_mpi;
 mod select;
 
 pub use any::{

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::tree::{self, Place};
 use super::{Bootstrap, Tag};
@@ -15,6 +16,9 @@ use crate::pe::Pe;
 
 /// Most members that send their parts to each other directly.
 pub(super) const FLAT: usize = 8;
+
+/// How long a message that comes along the tree is still waited for once a member has failed.
+const ON_ITS_WAY: Duration = Duration::from_millis(300);
 
 /// The members of a team as the bootstrap sees them.
 #[derive(Debug)]
@@ -137,10 +141,14 @@ impl Group {
         parts[self.my_rank] = mine.to_vec();
         let mut late = Vec::new();
         let mut failed = None;
+        let mut missing: Vec<Pe> =
+            (0..w).filter(|rank| *rank != self.my_rank).map(|r| self.members[r]).collect();
         for step in 1..w {
             let rank = (self.my_rank + w - step) % w;
             let from = self.members[rank];
-            match self.boot.recv_among(from, tag, &self.members, deadline) {
+            let received = self.boot.recv_among(from, tag, &missing, deadline);
+            missing.retain(|pe| *pe != from);
+            match received {
                 Ok(m) => parts[rank] = m.payload,
                 Err(Error::Timeout { .. }) => late.push(from),
                 Err(e) => failed = failed.or(Some(e)),
@@ -163,11 +171,20 @@ impl Group {
         let place = self.place(self.my_rank);
         let mut waits_for: Vec<Pe> = place.children().map(|rank| self.members[rank]).collect();
         self.boot.progress(tag, &waits_for);
-        let receive =
-            |from: Pe, waits_for: &[Pe]| match self.boot.recv_among(from, tag, &self.members, deadline) {
-                Err(Error::Timeout { .. }) => Err(self.timeout(op, self.find_late(tag, waits_for), deadline)),
+        let receive = |from: Pe, waits_for: &[Pe]| {
+            let received = match self.boot.recv_among(from, tag, &self.members, deadline) {
+                // It may have ended after it did its part, and the message may be on its way.
+                Err(gone @ Error::PeerFailed { pe, .. }) if pe != from => {
+                    let limit = Deadline::after(ON_ITS_WAY.min(deadline.left()));
+                    self.boot.recv(from, tag, limit).map_err(|_| gone)
+                }
                 other => other,
             };
+            match received {
+                Err(Error::Timeout { .. }) => Err(self.timeout(op, self.find_late(tag, waits_for), deadline)),
+                other => other,
+            }
+        };
         let mut packed = Vec::new();
         tree::pack(&mut packed, mine);
         for child in place.children() {

@@ -33,6 +33,8 @@ struct State {
     answers: HashMap<(Pe, Tag), Option<Presence>>,
     /// Why the world cannot be completed.
     broken: Option<Error>,
+    /// Whether every PE has come, after which nothing breaks off its making.
+    complete: bool,
     /// Why this PE's own end is closed.
     closed: Option<&'static str>,
 }
@@ -102,8 +104,12 @@ impl Mailbox {
             }
             gone("recv", &s, from)?;
             if !among.is_empty() {
-                // One that said goodbye had done its part.
-                let failed = |(pe, how): &(&Pe, &Gone)| matches!(how, Gone::Failed(_)) && among.contains(pe);
+                // One that said goodbye had done its part, and so has one whose message is here.
+                let failed = |(pe, how): &(&Pe, &Gone)| {
+                    matches!(how, Gone::Failed(_))
+                        && among.contains(pe)
+                        && !s.messages.contains_key(&(**pe, tag))
+                };
                 s.gone.iter().find(failed).map_or(Ok(()), |(pe, _)| gone("recv", &s, *pe))?;
             }
             let left = deadline.left();
@@ -198,8 +204,18 @@ impl Mailbox {
 
     /// The world cannot be completed: every wait and send ends with this error. The first one stands.
     pub(super) fn break_off(&self, error: Error) {
-        self.lock().broken.get_or_insert(error);
+        let mut s = self.lock();
+        if !s.complete {
+            s.broken.get_or_insert(error);
+        }
+        drop(s);
         self.changed.notify_all();
+    }
+
+    /// The world is complete; what may have broken off its making meanwhile does not matter any more.
+    pub(super) fn completed(&self) {
+        let mut s = self.lock();
+        (s.complete, s.broken) = (true, None);
     }
 
     /// See [`Bootstrap::progress`](super::Bootstrap::progress).

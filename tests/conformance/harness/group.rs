@@ -1,20 +1,21 @@
 //! The parent's side of one group of PE processes: starts them, tells them what to run, takes what they say and log.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::launched;
 use super::select::Configuration;
 
 /// Set in the processes that are PEs.
 pub(crate) const MARK: &str = "SYMM_CONFORMANCE_PE";
 
-/// Settings that say what the machine has, not what a case wants: passed on to the PEs.
-const OF_THE_MACHINE: [&str; 1] = ["SYMM_ALLOW_SHARED_GPU"];
+/// Settings that say what the machine has and how it starts PEs, not what a case wants: passed on to the PEs.
+const OF_THE_MACHINE: [&str; 2] = ["SYMM_ALLOW_SHARED_GPU", "SYMM_BOOTSTRAP"];
 
 /// How long a group may take to open its world.
 const START: Duration = Duration::from_secs(30);
@@ -73,9 +74,10 @@ pub(crate) enum Verdict {
     Fail(String),
 }
 
-struct Process {
-    child: Child,
-    commands: Option<ChildStdin>,
+pub(super) struct Process {
+    /// `None` where a launcher started it.
+    child: Option<Child>,
+    commands: Option<Box<dyn Write>>,
     log: Arc<Mutex<Vec<u8>>>,
     /// Bytes of the log that belong to earlier cases.
     seen: usize,
@@ -86,6 +88,56 @@ struct Process {
 pub(crate) struct Group {
     processes: Vec<Process>,
     events: Receiver<(usize, Option<Said>)>,
+    /// What started them, if this process did not.
+    launcher: Option<Child>,
+}
+
+/// The process of a PE, told what to be, without saying which PE it is.
+pub(super) fn prepare(command: &mut Command, configuration: &Configuration, settings: &[(&str, &str)]) {
+    for (name, _) in std::env::vars_os() {
+        let name_of = name.to_string_lossy();
+        if name_of.starts_with("SYMM_") && !OF_THE_MACHINE.contains(&&*name_of) {
+            command.env_remove(name);
+        }
+    }
+    command
+        .env(MARK, "1")
+        .env("SYMM_BACKEND", &configuration.backend)
+        .env("SYMM_HOST_NODES", configuration.nodes.to_string())
+        .env("SYMM_HOST_SEED", "20261129")
+        .env("SYMM_INIT_TIMEOUT_MS", "20000")
+        .envs(settings.iter().copied())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+}
+
+/// Takes what a PE says from where it says it.
+pub(super) fn listen(
+    pe: usize,
+    out: impl Read + Send + 'static,
+    events: Sender<(usize, Option<Said>)>,
+    log: Arc<Mutex<Vec<u8>>>,
+) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
+            match Said::decode(&line) {
+                Some(said) => drop(events.send((pe, Some(said)))),
+                None => append(&log, format!("{line}\n").as_bytes()),
+            }
+        }
+        drop(events.send((pe, None)));
+    })
+}
+
+/// Keeps what somebody writes.
+pub(super) fn keep(mut from: impl Read + Send + 'static, log: Arc<Mutex<Vec<u8>>>) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(n @ 1..) = from.read(&mut buffer) {
+            append(&log, &buffer[..n]);
+        }
+    })
 }
 
 fn append(log: &Mutex<Vec<u8>>, bytes: &[u8]) {
@@ -99,51 +151,33 @@ fn spawn(
     events: &Sender<(usize, Option<Said>)>,
 ) -> std::io::Result<Process> {
     let mut command = Command::new(std::env::current_exe()?);
-    for (name, _) in std::env::vars_os() {
-        let name_of = name.to_string_lossy();
-        if name_of.starts_with("SYMM_") && !OF_THE_MACHINE.contains(&&*name_of) {
-            command.env_remove(name);
-        }
-    }
+    prepare(&mut command, configuration, settings);
     command
-        .env(MARK, "1")
         .env("SYMM_PE", pe.to_string())
         .env("SYMM_N_PES", configuration.n_pes.to_string())
-        .env("SYMM_JOB", job)
-        .env("SYMM_BACKEND", &configuration.backend)
-        .env("SYMM_HOST_NODES", configuration.nodes.to_string())
-        .env("SYMM_HOST_SEED", "20261129")
-        .env("SYMM_INIT_TIMEOUT_MS", "20000")
-        .envs(settings.iter().copied())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+        .env("SYMM_JOB", job);
     let mut child = command.spawn()?;
     let log = Arc::new(Mutex::new(Vec::new()));
     let mut readers = Vec::new();
     if let Some(out) = child.stdout.take() {
-        let (events, log) = (events.clone(), log.clone());
-        readers.push(std::thread::spawn(move || {
-            for line in BufReader::new(out).lines().map_while(Result::ok) {
-                match Said::decode(&line) {
-                    Some(said) => drop(events.send((pe, Some(said)))),
-                    None => append(&log, format!("{line}\n").as_bytes()),
-                }
-            }
-            drop(events.send((pe, None)));
-        }));
+        readers.push(listen(pe, out, events.clone(), log.clone()));
     }
-    if let Some(mut err) = child.stderr.take() {
-        let log = log.clone();
-        readers.push(std::thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok(n @ 1..) = err.read(&mut buffer) {
-                append(&log, &buffer[..n]);
-            }
-        }));
+    if let Some(err) = child.stderr.take() {
+        readers.push(keep(err, log.clone()));
     }
-    let commands = child.stdin.take();
-    Ok(Process { child, commands, log, seen: 0, readers })
+    let commands = child.stdin.take().map(|c| Box::new(c) as Box<dyn Write>);
+    Ok(Process { child: Some(child), commands, log, seen: 0, readers })
+}
+
+impl Process {
+    /// A PE that a launcher started, which talks over these.
+    pub(super) fn over(
+        commands: Box<dyn Write>,
+        log: Arc<Mutex<Vec<u8>>>,
+        readers: Vec<JoinHandle<()>>,
+    ) -> Self {
+        Process { child: None, commands: Some(commands), log, seen: 0, readers }
+    }
 }
 
 impl Group {
@@ -152,8 +186,13 @@ impl Group {
         static JOBS: AtomicU64 = AtomicU64::new(0);
         let job = format!("conf-{}-{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
         let (send, events) = channel();
-        let mut group = Group { processes: Vec::new(), events };
-        for pe in 0..configuration.n_pes {
+        let mut group = Group { processes: Vec::new(), events, launcher: None };
+        if let Some(launcher) = &configuration.launcher {
+            let started = launched::start(launcher, configuration, settings, &send);
+            let (processes, launcher) = started.map_err(Verdict::Fail)?;
+            (group.processes, group.launcher) = (processes, Some(launcher));
+        }
+        for pe in group.processes.len()..configuration.n_pes {
             match spawn(configuration, settings, (pe, &job), &send) {
                 Ok(p) => group.processes.push(p),
                 Err(e) => return Err(Verdict::Fail(format!("PE {pe} cannot be started: {e}"))),
@@ -229,8 +268,8 @@ impl Group {
             Some(Said::Pass) => "passed".to_owned(),
             Some(Said::Skip(why)) => format!("skipped: {why}"),
             Some(Said::Fail(why)) => format!("FAILED: {why}"),
-            None if ended => match p.child.try_wait() {
-                Ok(Some(status)) => format!("FAILED: its process ended ({status})"),
+            None if ended => match p.child.as_mut().map(Child::try_wait) {
+                Some(Ok(Some(status))) => format!("FAILED: its process ended ({status})"),
                 _ => "FAILED: its process ended".to_owned(),
             },
             None => format!("FAILED: said nothing for {:.1} s", waited.as_secs_f64()),
@@ -249,8 +288,10 @@ impl Group {
         let deadline = Instant::now() + END;
         let mut wrong = String::new();
         for pe in 0..self.processes.len() {
+            // A launcher passes on how its processes ended.
+            let Some(child) = self.processes[pe].child.as_mut().or(self.launcher.as_mut()) else { continue };
             let status = loop {
-                match self.processes[pe].child.try_wait() {
+                match child.try_wait() {
                     Ok(Some(status)) => break Some(status),
                     Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
                     _ => break None,
@@ -267,12 +308,20 @@ impl Group {
 
     /// Ends what still runs and takes the rest of the logs.
     fn kill(&mut self) {
-        for p in &mut self.processes {
-            // An error means that it ended by itself.
-            drop(p.child.kill());
+        let children = self.processes.iter_mut().filter_map(|p| p.child.as_mut());
+        for child in children.chain(&mut self.launcher) {
+            // An error means that it ended by itself. A launcher's processes end with it.
+            drop(child.kill());
+        }
+        if let Some(launcher) = &mut self.launcher {
+            drop(launcher.wait());
         }
         for p in &mut self.processes {
-            drop(p.child.wait());
+            // Also where its process cannot be ended from here.
+            p.commands = None;
+            if let Some(child) = &mut p.child {
+                drop(child.wait());
+            }
             for r in p.readers.drain(..) {
                 drop(r.join());
             }

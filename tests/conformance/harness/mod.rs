@@ -2,6 +2,7 @@
 
 pub(crate) mod expected;
 mod group;
+mod launched;
 mod memory;
 mod pe;
 mod report;
@@ -137,6 +138,10 @@ impl Case {
 /// Runs as a PE if a parent of this binary says so, else as that parent.
 pub(crate) fn main(cases: &[Case]) -> ExitCode {
     if std::env::var_os(group::MARK).is_some() {
+        if let Err(e) = launched::connect() {
+            report::say(&format!("conformance: no connection to the parent: {e}"));
+            return ExitCode::from(6);
+        }
         return pe::serve(cases);
     }
     match select::Selection::from_args(std::env::args().skip(1)) {

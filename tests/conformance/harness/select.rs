@@ -6,6 +6,8 @@ pub(crate) struct Configuration {
     pub(crate) backend: String,
     pub(crate) nodes: u32,
     pub(crate) n_pes: usize,
+    /// What starts the PEs, if not this suite: a command that takes `-n N PROGRAM`.
+    pub(crate) launcher: Option<String>,
 }
 
 impl std::fmt::Display for Configuration {
@@ -30,6 +32,7 @@ pub(crate) struct Selection {
     backends: Vec<String>,
     nodes: Vec<u32>,
     pes: Vec<usize>,
+    launcher: Option<String>,
     /// Backends whose skipped cases are failures (`SYMM_REQUIRE`).
     required: Vec<String>,
 }
@@ -53,6 +56,7 @@ impl Selection {
             backends: ["host", "cuda"].map(str::to_owned).to_vec(),
             nodes: vec![1, 2],
             pes: vec![1, 2, 3, 4, 8],
+            launcher: None,
             required: required.split(',').map(|b| b.trim().to_owned()).filter(|b| !b.is_empty()).collect(),
         };
         let mut args = args.peekable();
@@ -66,6 +70,7 @@ impl Selection {
                 "--pes" => s.pes = numbers(&flag, &value()?)?,
                 "--nodes" => s.nodes = numbers(&flag, &value()?)?,
                 "--backend" => s.backends = value()?.split(',').map(str::to_owned).collect(),
+                "--launcher" => s.launcher = Some(value()?),
                 "--skip" => s.skips.push(value()?),
                 "--json" => s.json = Some(value()?),
                 "--exact" => s.exact = true,
@@ -112,7 +117,8 @@ impl Selection {
             let reaches = self.nodes.iter().filter(|n| **n == 1 || backend == "host");
             for nodes in reaches {
                 for n_pes in &self.pes {
-                    all.push(Configuration { backend: backend.clone(), nodes: *nodes, n_pes: *n_pes });
+                    let (backend, launcher) = (backend.clone(), self.launcher.clone());
+                    all.push(Configuration { backend, nodes: *nodes, n_pes: *n_pes, launcher });
                 }
             }
         }

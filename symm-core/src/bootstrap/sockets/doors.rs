@@ -73,14 +73,15 @@ impl Io {
     /// Lets in who waits at a door.
     pub(super) fn let_in(&mut self, index: usize) {
         loop {
-            let Some(door) = self.doors.get(index) else { return };
-            let socket = match accept_with(&door.socket, FLAGS) {
-                Ok(socket) => socket,
-                Err(Errno::AGAIN) => return,
-                Err(Errno::INTR | Errno::CONNABORTED) => continue,
-                Err(e) => return self.no_entry(index, e),
+            let came = self.shared.doors().get(index).map(|d| (accept_with(&d.socket, FLAGS), d.unix));
+            let (socket, unix) = match came {
+                Some((Ok(socket), unix)) => (socket, unix),
+                // The bootstrap has ended.
+                None | Some((Err(Errno::AGAIN), _)) => return,
+                Some((Err(Errno::INVAL), _)) => return self.shared.shut_doors(),
+                Some((Err(Errno::INTR | Errno::CONNABORTED), _)) => continue,
+                Some((Err(e), _)) => return self.no_entry(index, e),
             };
-            let unix = door.unix;
             let mut pid = None;
             if unix {
                 match credentials(&socket) {
@@ -119,11 +120,13 @@ impl Io {
     /// The system could not let somebody in. While the world is made, that is its end; later it may pass.
     fn no_entry(&mut self, index: usize, e: Errno) {
         if !self.shared.complete.load(Ordering::Acquire) {
-            return self.shared.mailbox.break_off(Error::system("accept4", e));
+            self.shared.mailbox.break_off(Error::system("accept4", e));
         }
         log::warn!("PE {}: accept4 failed: {e}", self.shared.pe);
         // Whoever waits stays ready to be let in: without a pause this thread would turn in circles.
-        let _ = epoll::delete(&self.shared.epoll, &self.doors[index].socket);
+        if let Some(door) = self.shared.doors().get(index) {
+            let _ = epoll::delete(&self.shared.epoll, &door.socket);
+        }
         self.closed_door = Some((Instant::now() + NO_DESCRIPTOR, index));
     }
 
@@ -134,7 +137,9 @@ impl Io {
         {
             self.closed_door = None;
             let data = EventData::new_u64(DOOR | index as u64);
-            let _ = epoll::add(&self.shared.epoll, &self.doors[index].socket, data, EventFlags::IN);
+            if let Some(door) = self.shared.doors().get(index) {
+                let _ = epoll::add(&self.shared.epoll, &door.socket, data, EventFlags::IN);
+            }
         }
     }
 

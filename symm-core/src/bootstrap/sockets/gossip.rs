@@ -3,11 +3,13 @@
 //! Whoever sees it or hears of it first tells all it is connected with. A PE that has lost the way to the root of the
 //! tree connects to the next one above that lives, so that what happens later reaches it too.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::frame::Gone;
 use super::io::Io;
 use crate::bootstrap::group::FLAT;
+use crate::error::Error;
 use crate::pe::Pe;
 
 /// How long a connection to a PE that others have seen go may still stand: until what it sent last has been read.
@@ -18,6 +20,10 @@ impl Io {
     pub(super) fn failed(&mut self, pe: Pe, why: &str) {
         if self.shared.mailbox.peer_failed(pe, why) {
             log::debug!("PE {}: PE {pe}: {why}", self.shared.pe);
+            if !self.shared.complete.load(Ordering::Acquire) {
+                // A world that misses one that came will never be complete, whatever the others wait for.
+                self.shared.mailbox.break_off(Error::PeerFailed { pe, why: why.to_owned() });
+            }
             self.tell_all(pe, &Gone { pe, failed: Some(why.to_owned()), ended: false });
             self.mend();
         }

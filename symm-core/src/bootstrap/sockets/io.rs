@@ -17,7 +17,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::Shared;
 use super::dial::Dial;
-use super::doors::{Doors, VISIT_LIMIT, Visitor, other};
+use super::doors::{VISIT_LIMIT, Visitor, other};
 use super::frame::{self, Frame, MAX_FDS, Reader};
 use crate::pe::Pe;
 
@@ -63,7 +63,6 @@ pub(super) struct Io {
     pub(super) dials: HashMap<Pe, Dial>,
     pub(super) visitors: BTreeMap<u64, Visitor>,
     pub(super) next_visitor: u64,
-    pub(super) doors: Doors,
     /// A door that is not looked at until then.
     pub(super) closed_door: Option<(Instant, usize)>,
     /// PEs that others have seen go while the connection here still stands.
@@ -73,9 +72,9 @@ pub(super) struct Io {
 
 impl Io {
     /// Registers everything with the epoll descriptor.
-    pub(super) fn new(shared: Arc<Shared>, doors: Doors) -> Result<Self, Errno> {
+    pub(super) fn new(shared: Arc<Shared>) -> Result<Self, Errno> {
         epoll::add(&shared.epoll, &shared.wake, EventData::new_u64(WAKE), EventFlags::IN)?;
-        for (i, door) in doors.iter().enumerate() {
+        for (i, door) in shared.doors().iter().enumerate() {
             epoll::add(&shared.epoll, &door.socket, EventData::new_u64(DOOR | i as u64), EventFlags::IN)?;
         }
         Ok(Io {
@@ -84,7 +83,6 @@ impl Io {
             dials: HashMap::new(),
             visitors: BTreeMap::new(),
             next_visitor: 0,
-            doors,
             closed_door: None,
             suspects: Vec::new(),
             scratch: vec![0; READ_BYTES],
@@ -123,9 +121,6 @@ impl Io {
                     }
                 }
             }
-            if self.shared.shut.swap(false, Ordering::AcqRel) {
-                self.shut_doors();
-            }
         }
     }
 
@@ -138,17 +133,6 @@ impl Io {
         // A little more, so that it is due when the wait is over.
         let left = due.saturating_duration_since(Instant::now()) + Duration::from_micros(100);
         Some(Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: i64::from(left.subsec_nanos()) })
-    }
-
-    /// Keeps the addresses, but from now on the system refuses whoever connects.
-    fn shut_doors(&mut self) {
-        for door in &self.doors {
-            let _ = epoll::delete(&self.shared.epoll, &door.socket);
-            let _ = rustix::net::shutdown(&door.socket, rustix::net::Shutdown::Both);
-        }
-        self.shared.hold(std::mem::take(&mut self.doors));
-        self.closed_door = None;
-        self.visitors.clear();
     }
 
     /// Without this thread nobody hears of anything any more, so every peer counts as gone.

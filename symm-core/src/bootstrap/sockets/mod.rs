@@ -123,16 +123,14 @@ struct Shared {
     epoll: OwnedFd,
     wake: OwnedFd,
     stop: AtomicBool,
-    /// Asks the IO thread to shut the doors.
-    shut: AtomicBool,
     /// Whether every PE has come.
     complete: AtomicBool,
     mailbox: Mailbox,
     links: Mutex<HashMap<Pe, Arc<Link>>>,
     /// PEs to which the IO thread is to connect.
     wanted: Mutex<Vec<Pe>>,
-    /// Shut doors: they hold the addresses against a second PE of the same number.
-    held: Mutex<Doors>,
+    /// Where this PE listens. Shut ones still hold the addresses against a second PE of the same number.
+    doors: Mutex<Doors>,
     strangers: AtomicU64,
 }
 
@@ -202,17 +200,16 @@ impl Sockets {
             wake: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
                 .map_err(|e| Error::system("eventfd", e))?,
             stop: AtomicBool::new(false),
-            shut: AtomicBool::new(false),
             complete: AtomicBool::new(n_pes == 1),
             mailbox: Mailbox::new(n_pes),
             links: Mutex::default(),
             wanted: Mutex::default(),
-            held: Mutex::default(),
+            doors: Mutex::new(doors),
             strangers: AtomicU64::new(0),
         });
         let sockets = Arc::new(Sockets { shared: Arc::clone(&shared) });
         if n_pes > 1 {
-            let io = io::Io::new(shared, doors).map_err(|e| Error::system("epoll_ctl", e))?;
+            let io = io::Io::new(shared).map_err(|e| Error::system("epoll_ctl", e))?;
             let thread = std::thread::Builder::new().name(format!("symm-boot-{pe}"));
             thread.spawn(move || io.run()).map_err(|e| Error::System {
                 call: "pthread_create",
@@ -234,10 +231,10 @@ impl Sockets {
             s.directory.insert(Pe::from(i), Card::decode(Pe::from(i), card)?);
         }
         s.complete.store(true, Ordering::Release);
+        s.mailbox.completed();
         if s.n_pes() <= FLAT {
             // Everybody is connected with everybody, so whoever comes now does not belong here.
-            s.shut.store(true, Ordering::Release);
-            s.wake();
+            s.shut_doors();
         }
         Ok(())
     }
@@ -248,7 +245,7 @@ impl Sockets {
         s.stop.store(true, Ordering::Release);
         s.wake();
         locked(&s.links).values().for_each(|link| link.end());
-        drop(std::mem::take(&mut *locked(&s.held)));
+        s.doors().clear();
     }
 
     /// The error of a write that failed: the reader knows best how the peer went.
@@ -309,11 +306,15 @@ impl Shared {
         locked(&self.wanted)
     }
 
-    fn hold(&self, doors: Doors) {
-        *locked(&self.held) = doors;
-        // The bootstrap may have ended meanwhile; nobody would free them.
-        if self.stop.load(Ordering::Acquire) {
-            locked(&self.held).clear();
+    fn doors(&self) -> MutexGuard<'_, Doors> {
+        locked(&self.doors)
+    }
+
+    /// Keeps the addresses, but from now on the system refuses whoever connects.
+    fn shut_doors(&self) {
+        for door in &*self.doors() {
+            let _ = epoll::delete(&self.epoll, &door.socket);
+            let _ = rustix::net::shutdown(&door.socket, rustix::net::Shutdown::Both);
         }
     }
 
