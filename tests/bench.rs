@@ -178,6 +178,57 @@ fn under_a_launcher_each_process_is_one_pe_and_pe_0_alone_prints() {
     }
 }
 
+/// Whether Open MPI can be tried; where it must be, its absence is a failure.
+fn has_mpi() -> bool {
+    let here = Command::new("mpirun").arg("--version").output().is_ok_and(|o| o.status.success())
+        && Command::new("mpicc").arg("--version").output().is_ok_and(|o| o.status.success());
+    let required = std::env::var("SYMM_REQUIRE").is_ok_and(|v| v.split(',').any(|w| w.trim() == "mpi"));
+    assert!(here || !required, "SYMM_REQUIRE asks for mpirun and mpicc");
+    if !here {
+        eprintln!("not tried: mpirun and mpicc are not here (SYMM_REQUIRE=mpi makes that a failure)");
+    }
+    here
+}
+
+/// `mpirun -n N PROGRAM ARGS`, by root too, with more processes than cores.
+fn mpirun(n: &str, program: &Path, args: &[&str]) -> Command {
+    let mut c = Command::new("mpirun");
+    c.args(["-n", n, "--oversubscribe", "--bind-to", "none"]).arg(program).args(args).stdin(Stdio::null());
+    c.envs([
+        ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+        ("SYMM_BACKEND", "host"),
+    ]);
+    c
+}
+
+#[test]
+fn mpirun_starts_it_and_the_program_that_it_is_compared_with_is_right_too() {
+    if !has_mpi() {
+        return;
+    }
+    let me = Path::new(env!("CARGO_BIN_EXE_symm"));
+    for op in ["all_reduce", "vdev"] {
+        let r = right(mpirun("3", me, &["bench", op, "-b", "4K", "-e", "4K", "--row", "256"]));
+        assert_eq!(r["pes"], 3);
+    }
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mpi-collectives");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/mpi/collectives.c");
+    let built = Command::new("mpicc")
+        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(&program)
+        .arg(source)
+        .status();
+    assert!(built.expect("mpicc starts").success());
+    for op in ["allreduce", "alltoallv"] {
+        let out = run(mpirun("3", &program, &[op, "81920", "3", "1024"]));
+        assert!(out.status.success(), "{op}: {}", text(&out.stderr));
+        let r: Value = serde_json::from_slice(&out.stdout).expect("JSON alone");
+        assert_eq!(r["wrong"], 0, "{op}");
+        assert!(r["p50_us"].as_f64().is_some_and(|us| us > 0.0), "{r}");
+    }
+}
+
 #[test]
 fn bad_input_is_one_line_and_an_error_object() {
     for (args, kind, field) in [
