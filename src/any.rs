@@ -4,21 +4,24 @@
 //! Every value made by one backend is only ever given back to it, since values never leave their world; a mixture is
 //! answered with an error all the same.
 
+#[cfg(feature = "cuda")]
+mod foreign;
+mod status;
+
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "cuda")]
-use symm_core::Error;
 use symm_core::backend::{
     Addr, Backend, ContextParts, DevicePtrs, Exchange, ExchangeOutput, Export, Form, Get, HandleParts, Kept,
     PadSignal, Put, Reach, Region, WaitUntil,
 };
 use symm_core::bootstrap::Bootstrap;
 use symm_core::capability::Capabilities;
-use symm_core::status::StatusRecord;
 use symm_core::{Config, Pe, Result};
 
+#[cfg(feature = "cuda")]
+use self::foreign::{Foreign, mixture};
 use crate::select;
 
 macro_rules! erased {
@@ -33,6 +36,9 @@ macro_rules! erased {
             /// Of the CUDA backend.
             #[cfg(feature = "cuda")]
             Cuda(<symm_cuda::Cuda as Backend>::$assoc),
+            /// Of the NVSHMEM backend.
+            #[cfg(feature = "nvshmem")]
+            Nvshmem(<symm_nvshmem::Nvshmem as Backend>::$assoc),
         }
     )*};
 }
@@ -61,6 +67,8 @@ pub(crate) enum Chosen {
     Host(symm_host::Host),
     #[cfg(feature = "cuda")]
     Cuda(symm_cuda::Cuda),
+    #[cfg(feature = "nvshmem")]
+    Nvshmem(symm_nvshmem::Nvshmem),
 }
 
 /// The backend that `init` chose for the world, with the reason.
@@ -77,16 +85,6 @@ impl AnyBackend {
     }
 }
 
-impl AsRef<StatusRecord> for AnyStatus {
-    fn as_ref(&self) -> &StatusRecord {
-        match self {
-            AnyStatus::Host(s) => s.as_ref(),
-            #[cfg(feature = "cuda")]
-            AnyStatus::Cuda(s) => s.as_ref(),
-        }
-    }
-}
-
 /// Runs an expression on the chosen backend, with the arguments' variants of that backend.
 macro_rules! on {
     ($self:ident, |$b:ident $(, $arg:ident: $any:ident)*| $body:expr $(=> $wrap:ident)?) => {
@@ -94,6 +92,8 @@ macro_rules! on {
             (Chosen::Host($b), $($any::Host($arg)),*) => on!(@ $body, Host $(, $wrap)?),
             #[cfg(feature = "cuda")]
             (Chosen::Cuda($b), $($any::Cuda($arg)),*) => on!(@ $body, Cuda $(, $wrap)?),
+            #[cfg(feature = "nvshmem")]
+            (Chosen::Nvshmem($b), $($any::Nvshmem($arg)),*) => on!(@ $body, Nvshmem $(, $wrap)?),
             #[cfg(feature = "cuda")]
             #[allow(unreachable_patterns, reason = "unreachable where there is no argument")]
             _ => foreign!($self),
@@ -109,39 +109,6 @@ macro_rules! foreign {
     ($self:ident) => {
         Foreign::foreign($self.name())
     };
-}
-
-#[cfg(feature = "cuda")]
-trait Foreign {
-    fn foreign(backend: &'static str) -> Self;
-}
-
-#[cfg(feature = "cuda")]
-impl<T> Foreign for Result<T> {
-    fn foreign(backend: &'static str) -> Self {
-        Err(Error::argument("backend", "value", "a value of another backend's world", backend))
-    }
-}
-
-#[cfg(feature = "cuda")]
-impl<T> Foreign for Option<T> {
-    fn foreign(_: &'static str) -> Self {
-        None
-    }
-}
-
-#[cfg(feature = "cuda")]
-impl Foreign for Addr {
-    fn foreign(_: &'static str) -> Self {
-        Addr::NULL
-    }
-}
-
-#[cfg(feature = "cuda")]
-impl Foreign for DevicePtrs {
-    fn foreign(_: &'static str) -> Self {
-        DevicePtrs { buffers: Addr::NULL, pads: Addr::NULL }
-    }
 }
 
 /// The values of one variant, or the error for a mixture.
@@ -167,11 +134,6 @@ macro_rules! status {
             _ => return Err(mixture()),
         }
     };
-}
-
-#[cfg(feature = "cuda")]
-fn mixture() -> Error {
-    Error::argument("backend", "parts", "parts of two backends", "parts of one")
 }
 
 macro_rules! bind {
@@ -201,6 +163,19 @@ macro_rules! bind {
                     };
                 }
                 b.$method($built).map($wrap::Cuda)
+            }
+            #[cfg(feature = "nvshmem")]
+            Chosen::Nvshmem(b) => {
+                let $p = $parts;
+                macro_rules! $v {
+                    (regions $e:expr) => {
+                        regions!($e, Nvshmem)
+                    };
+                    (status $e:expr) => {
+                        status!($e, Nvshmem)
+                    };
+                }
+                b.$method($built).map($wrap::Nvshmem)
             }
         }
     };
@@ -246,6 +221,8 @@ unsafe impl Backend for AnyBackend {
             Chosen::Host(b) => b.name(),
             #[cfg(feature = "cuda")]
             Chosen::Cuda(b) => b.name(),
+            #[cfg(feature = "nvshmem")]
+            Chosen::Nvshmem(b) => b.name(),
         }
     }
 
@@ -254,6 +231,8 @@ unsafe impl Backend for AnyBackend {
             Chosen::Host(b) => b.capabilities(),
             #[cfg(feature = "cuda")]
             Chosen::Cuda(b) => b.capabilities(),
+            #[cfg(feature = "nvshmem")]
+            Chosen::Nvshmem(b) => b.capabilities(),
         }
     }
 
@@ -262,6 +241,8 @@ unsafe impl Backend for AnyBackend {
             Chosen::Host(b) => b.reach(pe),
             #[cfg(feature = "cuda")]
             Chosen::Cuda(b) => b.reach(pe),
+            #[cfg(feature = "nvshmem")]
+            Chosen::Nvshmem(b) => b.reach(pe),
         }
     }
 
@@ -270,6 +251,8 @@ unsafe impl Backend for AnyBackend {
             Chosen::Host(b) => b.wake(),
             #[cfg(feature = "cuda")]
             Chosen::Cuda(b) => b.wake(),
+            #[cfg(feature = "nvshmem")]
+            Chosen::Nvshmem(b) => b.wake(),
         }
     }
 
@@ -294,6 +277,8 @@ unsafe impl Backend for AnyBackend {
             (Chosen::Host(b), AnySegment::Host(s)) => AnyMapping::Host(b.own(s)),
             #[cfg(feature = "cuda")]
             (Chosen::Cuda(b), AnySegment::Cuda(s)) => AnyMapping::Cuda(b.own(s)),
+            #[cfg(feature = "nvshmem")]
+            (Chosen::Nvshmem(b), AnySegment::Nvshmem(s)) => AnyMapping::Nvshmem(b.own(s)),
             #[cfg(feature = "cuda")]
             _ => unreachable!("a world's segments are all of its backend"),
         }
@@ -397,6 +382,8 @@ unsafe impl Backend for AnyBackend {
             Chosen::Host(b) => b.released(),
             #[cfg(feature = "cuda")]
             Chosen::Cuda(b) => b.released(),
+            #[cfg(feature = "nvshmem")]
+            Chosen::Nvshmem(b) => b.released(),
         }
     }
 
@@ -474,6 +461,8 @@ unsafe impl Backend for AnyBackend {
             Chosen::Host(b) => b.scratch_bytes(form, ranks, bytes),
             #[cfg(feature = "cuda")]
             Chosen::Cuda(b) => b.scratch_bytes(form, ranks, bytes),
+            #[cfg(feature = "nvshmem")]
+            Chosen::Nvshmem(b) => b.scratch_bytes(form, ranks, bytes),
         }
     }
 
@@ -487,6 +476,10 @@ unsafe impl Backend for AnyBackend {
             (Chosen::Host(b), AnyStream::Host(s), AnyContext::Host(c)) => exchange!(b, s, c, x, Host),
             #[cfg(feature = "cuda")]
             (Chosen::Cuda(b), AnyStream::Cuda(s), AnyContext::Cuda(c)) => exchange!(b, s, c, x, Cuda),
+            #[cfg(feature = "nvshmem")]
+            (Chosen::Nvshmem(b), AnyStream::Nvshmem(s), AnyContext::Nvshmem(c)) => {
+                exchange!(b, s, c, x, Nvshmem)
+            }
             #[cfg(feature = "cuda")]
             _ => Err(mixture()),
         }

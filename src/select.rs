@@ -14,6 +14,7 @@ pub(crate) fn choose(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<(Chos
         "host" => host(boot, config, "host, because SYMM_BACKEND names it".to_owned()),
         "auto" => auto(boot, config),
         "cuda" => cuda(boot, config, "cuda, because SYMM_BACKEND names it".to_owned()),
+        "nvshmem" => nvshmem(boot, config, "nvshmem, because SYMM_BACKEND names it".to_owned()),
         other => Err(Error::Unavailable {
             backend: other.to_owned(),
             why: "this version does not have it; SYMM_BACKEND=host works everywhere".to_owned(),
@@ -44,7 +45,33 @@ fn cuda(boot: &Arc<dyn Bootstrap>, config: &Config, why: String) -> Result<(Chos
     Ok((Chosen::Cuda(symm_cuda::Cuda::init(boot, config)?), why))
 }
 
-/// `host` if no PE has a GPU, `cuda` if all have one; a mixture is an error on all that names the PEs.
+#[cfg(feature = "nvshmem")]
+fn nvshmem(boot: &Arc<dyn Bootstrap>, config: &Config, why: String) -> Result<(Chosen, String)> {
+    Ok((Chosen::Nvshmem(symm_nvshmem::Nvshmem::init(boot, config)?), why))
+}
+
+#[cfg(not(feature = "nvshmem"))]
+fn nvshmem(_: &Arc<dyn Bootstrap>, _: &Config, _: String) -> Result<(Chosen, String)> {
+    Err(Error::Unavailable {
+        backend: "nvshmem".to_owned(),
+        why: "this build has no NVSHMEM backend: build with the feature `nvshmem`, or use SYMM_BACKEND=host"
+            .to_owned(),
+    })
+}
+
+/// Every PE has a GPU: `cuda` if all reach each other, else `nvshmem` where this build has it.
+#[cfg(feature = "cuda")]
+fn on_gpus(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<(Chosen, String)> {
+    match cuda(boot, config, "cuda, because every pair of PEs reached each other's GPU".to_owned()) {
+        // On all PEs alike, since every step of that was agreed on.
+        Err(Error::Unsupported { capability: "PEER_LOAD_STORE", why, .. }) if cfg!(feature = "nvshmem") => {
+            nvshmem(boot, config, format!("nvshmem, because not all PEs reach each other: {why}"))
+        }
+        other => other,
+    }
+}
+
+/// `host` if no PE has a GPU, `cuda` or `nvshmem` if all have one; a mixture is an error on all that names the PEs.
 #[cfg(feature = "cuda")]
 fn auto(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<(Chosen, String)> {
     use symm_core::bootstrap::Group;
@@ -58,7 +85,7 @@ fn auto(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<(Chosen, String)> 
     let with: Vec<usize> = all.iter().enumerate().filter(|(_, v)| **v == [1]).map(|(pe, _)| pe).collect();
     match with.len() {
         0 => host(boot, config, "host, because no PE found a GPU".to_owned()),
-        n if n == all.len() => cuda(boot, config, "cuda, because every PE found a GPU".to_owned()),
+        n if n == all.len() => on_gpus(boot, config),
         _ => Err(Error::Unavailable {
             backend: "auto".to_owned(),
             why: format!("only PEs {with:?} found a GPU; set SYMM_BACKEND=host to run without them"),

@@ -5,10 +5,13 @@ use symm::Capabilities;
 
 /// Capabilities that every PE has; [`peer_load_store`] depends on the PE.
 pub(crate) fn capabilities(backend: &str, nodes: u32) -> Capabilities {
+    let all = Capabilities::DETERMINISTIC | Capabilities::RECOVER;
     match backend {
-        "host" if nodes > 1 => Capabilities::DETERMINISTIC | Capabilities::RECOVER | Capabilities::NETWORK,
-        "host" => Capabilities::DETERMINISTIC | Capabilities::RECOVER,
-        "cuda" => Capabilities::DETERMINISTIC | Capabilities::RECOVER | Capabilities::GRAPH,
+        "host" if nodes > 1 => all | Capabilities::WITHOUT | Capabilities::NETWORK,
+        "host" => all | Capabilities::WITHOUT,
+        "cuda" => all | Capabilities::WITHOUT | Capabilities::GRAPH,
+        "nvshmem" if nodes > 1 => all | Capabilities::GRAPH | Capabilities::NETWORK,
+        "nvshmem" => all | Capabilities::GRAPH,
         _ => Capabilities::empty(),
     }
 }

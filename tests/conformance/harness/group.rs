@@ -15,7 +15,12 @@ use super::select::Configuration;
 pub(crate) const MARK: &str = "SYMM_CONFORMANCE_PE";
 
 /// Settings that say what the machine has and how it starts PEs, not what a case wants: passed on to the PEs.
-const OF_THE_MACHINE: [&str; 2] = ["SYMM_ALLOW_SHARED_GPU", "SYMM_BOOTSTRAP"];
+const OF_THE_MACHINE: [&str; 5] =
+    ["SYMM_ALLOW_SHARED_GPU", "SYMM_BOOTSTRAP", "SYMM_HEAP", "SYMM_NVSHMEM_LIB", "SYMM_NVJITLINK_LIB"];
+
+/// Names a program that runs a command on a made-up host: `PROGRAM HOST COMMAND…`, hosts counted from 0. Backends over a
+/// network have more than one node only with it.
+pub(super) const ENTER: &str = "SYMM_CONFORMANCE_ENTER";
 
 /// How long a group may take to open its world.
 const START: Duration = Duration::from_secs(30);
@@ -150,7 +155,15 @@ fn spawn(
     (pe, job): (usize, &str),
     events: &Sender<(usize, Option<Said>)>,
 ) -> std::io::Result<Process> {
-    let mut command = Command::new(std::env::current_exe()?);
+    let this = std::env::current_exe()?;
+    let mut command = match std::env::var_os(ENTER) {
+        Some(enter) if configuration.backend != "host" && configuration.nodes > 1 => {
+            let mut command = Command::new(enter);
+            command.arg((pe * configuration.nodes as usize / configuration.n_pes).to_string()).arg(this);
+            command
+        }
+        _ => Command::new(this),
+    };
     prepare(&mut command, configuration, settings);
     command
         .env("SYMM_PE", pe.to_string())

@@ -53,7 +53,7 @@ impl Selection {
             list: false,
             quiet: false,
             json: None,
-            backends: ["host", "cuda"].map(str::to_owned).to_vec(),
+            backends: ["host", "cuda", "nvshmem"].map(str::to_owned).to_vec(),
             nodes: vec![1, 2],
             pes: vec![1, 2, 3, 4, 8],
             launcher: None,
@@ -113,8 +113,9 @@ impl Selection {
     pub(crate) fn configurations(&self) -> Vec<Configuration> {
         let mut all = Vec::new();
         for backend in &self.backends {
-            // Made-up nodes exist on the host backend only.
-            let reaches = self.nodes.iter().filter(|n| **n == 1 || backend == "host");
+            // The host backend makes its nodes itself; for the others somebody must have made hosts.
+            let network = backend == "nvshmem" && std::env::var_os(super::group::ENTER).is_some();
+            let reaches = self.nodes.iter().filter(|n| **n == 1 || backend == "host" || network);
             for nodes in reaches {
                 for n_pes in &self.pes {
                     let (backend, launcher) = (backend.clone(), self.launcher.clone());

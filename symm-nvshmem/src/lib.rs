@@ -1,0 +1,41 @@
+//! NVSHMEM backend of symm-mem: PEs across nodes, each with a GPU.
+//!
+//! | module | what |
+//! |---|---|
+//! | `start` | opening the backend together: agreed on step by step, so that a failure on one PE is an error on all |
+//! | `library` | the NVSHMEM host library: started once, never used before that or after its end |
+//! | `heap`, `ranges` | one symmetric allocation, carved up by each PE for itself |
+//! | `handle` | what operations are given |
+//! | `net` | peers that NVSHMEM's transports reach: linked kernels, operations, the watchdog |
+//! | `backend` | the [`Backend`](symm_core::Backend) implementation |
+//!
+//! Of NVSHMEM this crate uses start-up, one allocation, the peers' pointers, and its device functions for puts, gets, signals,
+//! fence and quiet. Every wait and barrier is this project's own: with a deadline, and with an error that names who is late.
+//!
+//! # Peers
+//! A pair is *direct* if NVSHMEM gives both a load/store address of the other's heap and a test word went over it. A team of
+//! direct members runs the kernels of `symm-cuda`, with their speed. A team with other members runs kernels that put to them by
+//! NVSHMEM's transports, network first, and store to the direct ones; they were tested, at start, with a put and a signal
+//! between every such pair.
+//!
+//! # Settings
+//! `SYMM_HEAP` is the size of the heap ([`Config::heap_bytes`](symm_core::Config::heap_bytes)); NVSHMEM's own variables work as it
+//! documents them. The library is looked for as [`nvshmem_sys::Nvshmem::load`] says; for peers that are not direct
+//! `libnvshmem_device.a` must lie beside it and nvJitLink be loadable (`SYMM_NVJITLINK_LIB`, or a CUDA installation).
+//!
+//! # What it cannot do
+//! `Team::without`: a transport may still deliver a dead PE's writes. NVSHMEM can be started once in a process, by one user: not beside
+//! PyTorch's NVSHMEM backend. It is never ended after a failure, because its end would wait for the PE that failed; the
+//! process's exit then frees what it holds.
+
+mod backend;
+mod error;
+mod handle;
+mod heap;
+mod library;
+mod net;
+mod ranges;
+mod start;
+
+pub use backend::Nvshmem;
+pub use handle::{Mapping, RawContext, RawHandle, Segment};
