@@ -39,7 +39,7 @@ const OPS: [&str; 11] = [
     "broadcast",
     "all_to_all",
     "vdev",
-    "vdev2d",
+    "vdev_2d",
 ];
 
 /// Runs a few iterations of a few sizes; all values must be right, and JSON alone on standard output.
@@ -91,7 +91,7 @@ fn all_types_are_right_where_they_apply() {
     }
     for dtype in ["i8", "i16", "u8", "u16", "u32", "u64", "bf16"] {
         let r =
-            right(bench(&["vdev2d", "-b", "4K", "-e", "4K", "-d", dtype, "--row", "64", "--experts", "1"]));
+            right(bench(&["vdev_2d", "-b", "4K", "-e", "4K", "-d", dtype, "--row", "64", "--experts", "1"]));
         assert_eq!((&r["row"], &r["experts"]), (&64.into(), &1.into()));
     }
 }

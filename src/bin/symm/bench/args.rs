@@ -45,7 +45,14 @@ pub(crate) struct Args {
     #[arg(short = 'n', long, value_name = "N", allow_hyphen_values = true)]
     iters: Option<String>,
     /// Iterations before those
-    #[arg(short = 'w', long, value_name = "N", default_value = "5", allow_hyphen_values = true)]
+    #[arg(
+        short = 'w',
+        long = "warmup_iters",
+        alias = "warmup-iters",
+        value_name = "N",
+        default_value = "5",
+        allow_hyphen_values = true
+    )]
     warmup_iters: String,
     /// Check the results: 1 or 0
     #[arg(short = 'c', long, value_name = "0|1", default_value = "1", allow_hyphen_values = true)]
@@ -54,19 +61,19 @@ pub(crate) struct Args {
     #[arg(short = 'd', long, value_name = "TYPE", default_value = "f32")]
     datatype: String,
     /// Reduction; there is only sum
-    #[arg(short = 'o', long, value_name = "OP", default_value = "sum")]
+    #[arg(short = 'o', long = "op", value_name = "OP", default_value = "sum")]
     redop: String,
     /// Root of broadcast
     #[arg(short = 'r', long, value_name = "RANK", default_value = "0", allow_hyphen_values = true)]
     root: String,
-    /// Bytes of a row, in vdev and vdev2d; smaller sizes are one row
+    /// Bytes of a row, in vdev and vdev_2d; smaller sizes are one row
     #[arg(long, value_name = "SIZE", default_value = "8K", allow_hyphen_values = true)]
     row: String,
-    /// Experts a PE, in vdev2d
+    /// Experts a PE, in vdev_2d
     #[arg(long, value_name = "N", default_value = "8", allow_hyphen_values = true)]
     experts: String,
     /// Capture N operations once and replay the graph, so that launches cost nothing; needs a backend with graphs
-    #[arg(short = 'G', long, value_name = "N", allow_hyphen_values = true)]
+    #[arg(short = 'G', long, alias = "cudagraph", value_name = "N", allow_hyphen_values = true)]
     graph: Option<String>,
     /// Blocks that an operation may occupy on a GPU
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
@@ -132,7 +139,7 @@ impl Args {
             Failure::argument("datatype", &self.datatype, names.join(", "))
         })?;
         if self.redop != "sum" {
-            return Err(Failure::argument("redop", &self.redop, "sum"));
+            return Err(Failure::argument("op", &self.redop, "sum"));
         }
         let size = |name, text: Option<&str>| {
             let bytes = bytes(name, text)?;
@@ -256,9 +263,9 @@ mod tests {
             (&["put", "-c", "2"], "check"),
             (&["put", "-d", "f8e4m3"], "datatype"),
             (&["all_reduce", "-d", "u8"], "datatype"),
-            (&["all_reduce", "-o", "max"], "redop"),
+            (&["all_reduce", "-o", "max"], "op"),
             (&["vdev", "--row", "2"], "row"),
-            (&["vdev2d", "--experts", "0"], "experts"),
+            (&["vdev_2d", "--experts", "0"], "experts"),
             (&["put", "--pes", "0"], "pes"),
             (&["put", "-G", "0"], "graph"),
             (&["signal", "-G", "2"], "graph"),

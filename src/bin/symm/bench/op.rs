@@ -31,6 +31,7 @@ pub(crate) enum Op {
     /// all_to_all_vdev: SIZE bytes leave each PE in rows (--row), by splits in memory
     Vdev,
     /// all_to_all_vdev_2d, MoE dispatch: as vdev, by expert (--experts) and source
+    #[value(name = "vdev_2d", alias = "vdev2d")]
     Vdev2d,
 }
 
