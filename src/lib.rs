@@ -90,3 +90,11 @@ pub type ReduceScatterOffset<'a> = symm_core::model::ReduceScatterOffset<'a, Any
 pub type TileReduce<'a> = symm_core::model::TileReduce<'a, AnyBackend>;
 /// Arguments of `multi_root_tile_reduce`.
 pub type MultiRootTileReduce<'a> = symm_core::model::MultiRootTileReduce<'a, AnyBackend>;
+/// Memory of an exchange plan.
+pub type PlanBuffers = symm_core::model::PlanBuffers<AnyBackend>;
+/// An exchange whose splits all members know.
+pub type ExchangePlan<'b> = symm_core::model::ExchangePlan<'b, AnyBackend>;
+/// What one call of a plan moves.
+pub type Planned<'a> = symm_core::model::Planned<'a, AnyBackend>;
+/// Rows that a plan dispatched.
+pub type Dispatched<'p, 'b> = symm_core::model::Dispatched<'p, 'b, AnyBackend>;

@@ -50,10 +50,12 @@ pub enum Entry {
     TakeI32,
     /// I64.
     TakeI64,
+    /// The planned exchange: [`PlanParams`](crate::params::PlanParams), [`REDUCE_THREADS`](crate::geometry::REDUCE_THREADS).
+    Plan,
 }
 
 /// Every kernel, in the order of [`Entry`].
-pub const ENTRIES: [Entry; 20] = [
+pub const ENTRIES: [Entry; 21] = [
     Entry::Put,
     Entry::Get,
     Entry::PadSignal,
@@ -74,6 +76,7 @@ pub const ENTRIES: [Entry; 20] = [
     Entry::TakeF64,
     Entry::TakeI32,
     Entry::TakeI64,
+    Entry::Plan,
 ];
 
 impl Entry {
@@ -91,6 +94,7 @@ impl Entry {
             | Entry::TakeF64
             | Entry::TakeI32
             | Entry::TakeI64 => "take",
+            Entry::Plan => "plan",
             _ => "reduce",
         }
     }
@@ -118,6 +122,7 @@ impl Entry {
             Entry::TakeF64 => c"symm_take_f64",
             Entry::TakeI32 => c"symm_take_i32",
             Entry::TakeI64 => c"symm_take_i64",
+            Entry::Plan => c"symm_plan",
         }
     }
 }

@@ -393,6 +393,28 @@ params! {
         reduce: ReduceParams,
     }
 
+    /// Rows that a planned exchange moves.
+    struct PlannedMove {
+        /// Destination's rank.
+        rank: u64,
+        /// First row in the input.
+        src_row: u64,
+        /// First row in the destination's output.
+        dst_row: u64,
+        /// Rows of all moves before this one.
+        before: u64,
+    }
+
+    /// The planned exchange. Of `reduce` the fields that all forms have, and the input.
+    struct PlanParams {
+        /// As for the reductions.
+        reduce: ReduceParams,
+        /// Address of `PlannedMove[count + 1]`; of the last one only `before` counts.
+        moves: u64,
+        /// Moves.
+        count: u64,
+    }
+
     /// Words of a context that only its owner's kernels touch; `i64[max_splits]` follow it.
     struct ContextLocal {
         /// Epoch told to the peers as given up since the last recover; 0 for none.
@@ -425,44 +447,4 @@ pub const STAGE_BYTES: usize = 512 * 1024;
 pub const MAX_RANKS: usize = 128;
 
 #[cfg(test)]
-mod tests {
-    use std::fmt::Write as _;
-    use std::process::Command;
-
-    use super::*;
-
-    #[test]
-    fn layouts_are_those_of_the_header() {
-        let mut unit =
-            String::from("#include <stddef.h>\n#include \"symm/params.cuh\"\nusing namespace symm;\n");
-        for (name, size, fields) in layouts() {
-            writeln!(unit, "static_assert(sizeof({name}) == {size}, \"{name}\");").unwrap();
-            for (field, offset) in fields {
-                writeln!(unit, "static_assert(offsetof({name}, {field}) == {offset}, \"{name}.{field}\");")
-                    .unwrap();
-            }
-        }
-        let file = std::env::temp_dir().join(format!("symm-layouts-{}.cpp", std::process::id()));
-        std::fs::write(&file, unit).unwrap();
-        let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
-        let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include");
-        let done = Command::new(&compiler).args(["-std=c++17", "-fsyntax-only", include]).arg(&file).output();
-        std::fs::remove_file(&file).unwrap();
-        let done = done.unwrap_or_else(|e| panic!("{compiler}: {e} (CXX names another C++ compiler)"));
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    }
-
-    #[test]
-    fn kernels_and_host_have_the_same_limit() {
-        let header = include_str!("../include/symm/exchange.cuh");
-        assert!(header.contains(&format!("constexpr int MAX_RANKS = {MAX_RANKS};")));
-        let header = include_str!("../cu/nvshmem/net.cuh");
-        assert!(header.contains(&format!("constexpr uint32_t STAGE_BYTES = {} * 1024;", STAGE_BYTES / 1024)));
-        let header = include_str!("../include/symm/params.cuh");
-        assert!(header.contains(&format!("constexpr int NEAR_RANKS = {NEAR_RANKS};")));
-        assert!(header.contains(&format!("constexpr int MAX_TAKES = {MAX_TAKES};")));
-        for (name, phase) in [("WHOLE", TAKE_WHOLE), ("BEGIN", TAKE_BEGIN), ("FINISH", TAKE_FINISH)] {
-            assert!(header.contains(&format!("TAKE_{name} = {phase},")), "{name}");
-        }
-    }
-}
+mod tests;

@@ -105,3 +105,9 @@ fn the_forms_that_take_do_what_the_oracle_says() {
     let changes = [("take.cu", SHARED.0, SHARED.1), ("reduce.cu", SHARED.0, SHARED.1), threads];
     emulate("take", &changes, "24").unwrap();
 }
+
+#[test]
+fn a_planned_exchange_moves_what_its_table_says() {
+    let threads = ("reduce/common.cuh", "constexpr int THREADS = 512;", "constexpr int THREADS = 64;");
+    emulate("plan", &[("plan.cu", SHARED.0, SHARED.1), threads], "24").unwrap();
+}

@@ -8,6 +8,7 @@
 //! | [`layout`] | pads, contexts and headers in symmetric memory |
 //! | [`status`] | the status word of a team |
 //! | [`splits`] | all validation of splits, the verdict, and who pushes which rows where |
+//! | [`multicast`] | set-up of multicast memory: all members or none |
 //! | [`oracle`] | plain results that backends are compared with, bit for bit |
 //! | [`model`] | world, team, tensor, handle, context: generic over the backend |
 //! | [`moe`] | routing traces and plans of the MoE job |
@@ -24,6 +25,7 @@ pub mod error;
 pub mod layout;
 pub mod model;
 pub mod moe;
+pub mod multicast;
 pub mod oracle;
 pub mod pe;
 pub mod splits;

@@ -113,6 +113,10 @@ impl Cuda {
             // SAFETY: the caller's promise, passed on.
             return unsafe { self.enqueue_take(stream, context, x) };
         }
+        if x.form == Form::PlannedAllToAllVdev {
+            // SAFETY: the caller's promise, passed on.
+            return unsafe { self.enqueue_planned(stream, context, x) };
+        }
         if x.form.reduces() || x.form == Form::Broadcast {
             // SAFETY: the caller's promise, passed on.
             return unsafe { self.enqueue_reduce(stream, context, x) };

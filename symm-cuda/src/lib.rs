@@ -39,6 +39,7 @@ mod handle;
 mod inspect;
 mod launch;
 mod ops;
+mod plan;
 mod probe;
 mod reduce;
 mod result;

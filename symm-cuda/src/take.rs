@@ -1,15 +1,14 @@
 //! Forms that take: one launch, or, for the low-contention forms, a launch, copies by the copy engines, and another launch.
 
 use symm_core::backend::{Exchange, ExchangeOutput, Form, Take};
-use symm_core::status::fault;
 use symm_core::{Addr, DType, Result};
 use symm_kernels::geometry::{Launch, Limits, reduce};
-use symm_kernels::params::{self, ReduceParams, TAKE_BEGIN, TAKE_FINISH, TAKE_WHOLE, TakeParams};
+use symm_kernels::params::{self, TAKE_BEGIN, TAKE_FINISH, TAKE_WHOLE, TakeParams};
 use symm_kernels::{Entry, params::MAX_TAKES};
 
 use crate::backend::Cuda;
-use crate::exchange::{header, protocol, set_output};
 use crate::handle::RawContext;
+use crate::reduce::reduce_params;
 use crate::stream::{Stream, enqueue_copy};
 
 const _: () = assert!(MAX_TAKES == symm_core::backend::MAX_TAKES);
@@ -63,22 +62,9 @@ impl Cuda {
         if x.invalid && capturing {
             return Ok(());
         }
-        let mut exchange = protocol(stream, context, x)?;
-        // A descriptor that lacks its buffer is as invalid as one that the model refused; nothing of either is used.
+        let reduce = reduce_params(stream, context, x)?;
         let output = x.output.as_ref().filter(|_| !x.invalid);
-        match output {
-            None => exchange.invalid = fault::ARGUMENT,
-            Some(out) => set_output(&mut exchange, out),
-        }
-        let (root, lead) = (x.root as u64, x.lead as u64);
-        let reduce = ReduceParams {
-            header: header(&exchange, root, lead),
-            exchange,
-            root,
-            lead,
-            ..Default::default()
-        };
-        let divisor = if x.average { exchange.ranks } else { 1 };
+        let divisor = if x.average { reduce.exchange.ranks } else { 1 };
         let mut params = TakeParams { reduce, divisor, phase: TAKE_WHOLE, ..TakeParams::default() };
         let size = x.row_bytes as u64;
         for (place, t) in params.takes.iter_mut().zip(x.takes).filter(|_| output.is_some()) {

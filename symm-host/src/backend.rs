@@ -370,6 +370,7 @@ unsafe impl Backend for Host {
             result: x.result,
             takes: x.takes.to_vec(),
             average: x.average,
+            moves: x.moves.to_vec(),
             invalid: x.invalid || !fits,
             limit: x.limit,
         };

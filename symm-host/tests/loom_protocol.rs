@@ -328,6 +328,42 @@ fn arrival_says_that_the_output_may_be_written() {
     must_fail("push before arrival", Some(2), || pushes::<false, false>(false));
 }
 
+// ---- gathered flags ----
+
+/// The two-shot form with an output of its own: each PE leaves sums in its buffer, where the other gets them; behind the
+/// operation the buffer is its owner's again, if the owner `waits` for the other's gathered flag.
+fn gathers<const R: bool, const A: bool>(waits: bool) {
+    struct Pe<const R: bool, const A: bool> {
+        buffer: Data,
+        done: W64<R, A>,
+        gathered: W64<R, A>,
+    }
+    let pe = || Pe::<R, A> { buffer: Data::new(), done: W64::new(), gathered: W64::new() };
+    let pes = Arc::new([pe(), pe()]);
+    let run = move |pes: &[Pe<R, A>; 2], me: usize| {
+        let (mine, other) = (&pes[me], &pes[1 - me]);
+        exchange::finish(|| mine.buffer.set(10 + me as u64), &other.done, 1);
+        until(|| exchange::reached(&mine.done, 1).is_ok());
+        exchange::finish(|| assert_eq!(other.buffer.get(), 11 - me as u64), &other.gathered, 1);
+        until(|| !waits || exchange::reached(&mine.gathered, 1).is_ok());
+        mine.buffer.set(99);
+    };
+    let theirs = Arc::clone(&pes);
+    let t = thread::spawn(move || run(&theirs, 1));
+    run(&pes, 0);
+    t.join().expect("thread");
+}
+
+fn a_buffer_is_ones_own_again<const R: bool, const A: bool>() {
+    gathers::<R, A>(true);
+}
+model!(gathered_flags, Some(3), a_buffer_is_ones_own_again);
+
+#[test]
+fn done_flags_do_not_say_that_sums_were_got() {
+    must_fail("a buffer written before all have got its sums", Some(2), || gathers::<false, false>(false));
+}
+
 // ---- aborts ----
 
 fn an_abort_carries_its_cause<const R: bool, const A: bool>() {

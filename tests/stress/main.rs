@@ -15,6 +15,7 @@ mod dispatch;
 mod graphs;
 mod killed;
 mod rounds;
+mod sums;
 
 use std::time::Instant;
 
@@ -67,8 +68,9 @@ impl Args {
 
 type Part = fn(&Run<'_>) -> Result<Value>;
 
-const PARTS: [(&str, Part); 5] = [
+const PARTS: [(&str, Part); 6] = [
     ("dispatch", dispatch::run),
+    ("sums", sums::run),
     ("rounds", rounds::run),
     ("graphs", graphs::three_on_one_buffer),
     ("foreign", graphs::foreign_stream),

@@ -1,4 +1,4 @@
-// The verdict of the broadcast, the reductions and the forms that take: the steps of symm_core::splits::verdict, in its order, from what all
+// The verdict of the broadcast, the reductions, the forms that take and the planned one: the steps of symm_core::splits::verdict, in its order, from what all
 // members published. Every block reaches it by itself.
 #pragma once
 
@@ -25,7 +25,7 @@ __device__ __forceinline__ void note(Finding& found, int step, uint32_t rank, u6
 __device__ __forceinline__ bool sensible(const Header* h, u64 form, u64 ranks) {
   if (h->row_bytes == 0 || h->n_splits != 0) return false;
   if (form == FORM_BROADCAST) return h->root < ranks;
-  // What those read follows from arguments of their own, which the header's digest covers.
+  // What those read and write follows from arguments of their own, which the header's digest covers.
   if (form >= FORM_ALL_TO_ALL_ND) return true;
   if (h->row_bytes != element_bytes(h->dtype)) return false;
   if (form != FORM_REDUCE_SCATTER) return h->lead == 1;
@@ -47,7 +47,8 @@ __device__ __forceinline__ void judge(const ReduceParams& q, u64 epoch, uint32_t
                     h->lead == first->lead && h->in_rows == first->in_rows;
   if (!same || !sensible(h, p.form, p.ranks)) note(found, 4, rank, FAULT_FORM);
   // Copy engines were given their addresses beforehand.
-  const bool elsewhere = p.form >= FORM_LOW_CONTENTION_ALL_GATHER && h->out_offset != first->out_offset;
+  const bool fixed = p.form >= FORM_LOW_CONTENTION_ALL_GATHER && p.form <= FORM_LOW_CONTENTION_REDUCE_SCATTER;
+  const bool elsewhere = fixed && h->out_offset != first->out_offset;
   if (h->out_id != first->out_id || elsewhere) note(found, 5, rank, FAULT_OUTPUT);
   if (first->in_rows > h->out_rows) note(found, 6, rank, FAULT_OUTPUT_ROWS, first->in_rows, h->out_rows);
   // Buffers lie where the *peers'* headers say, so a damaged header must not lead out of the allocation.

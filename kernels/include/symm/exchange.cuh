@@ -66,6 +66,7 @@ enum Form : uint32_t {
   FORM_LOW_CONTENTION_ALL_GATHER = 31,
   FORM_LOW_CONTENTION_ALL_TO_ALL = 32,
   FORM_LOW_CONTENTION_REDUCE_SCATTER = 33,
+  FORM_PLANNED_ALL_TO_ALL_VDEV = 34,
 };
 
 // Offsets of a context's own counters.

@@ -222,6 +222,21 @@ struct NetReduceParams {
   ReduceParams reduce;
 };
 
+// Rows that a planned exchange moves (symm_core::splits::table).
+struct PlannedMove {
+  uint64_t rank;
+  uint64_t src_row;
+  uint64_t dst_row;
+  uint64_t before;  // rows of all moves before this one
+};
+
+// The planned exchange. Of `reduce` the fields that all forms have, and the input.
+struct PlanParams {
+  ReduceParams reduce;
+  uint64_t moves;  // PlannedMove[count + 1]; of the last one only `before` counts
+  uint64_t count;
+};
+
 // Words of a context that only its owner's kernels touch.
 struct ContextLocal {
   uint64_t gave_up;  // epoch told to the peers since the last recover, 0 for none

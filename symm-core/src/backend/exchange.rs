@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Addr, Backend, Take};
 use crate::dtype::DType;
+use crate::splits::Move;
 
 /// Which collective an [`Exchange`] is. Codes are those of the status record's `op`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,11 +47,13 @@ pub enum Form {
     LowContentionAllToAll = 32,
     /// The sum of this rank's block of all buffers to its own memory, as `LowContentionAllGather`.
     LowContentionReduceScatter = 33,
+    /// Rows of an exchange whose splits are known: nothing but the agreement to go on is published.
+    PlannedAllToAllVdev = 34,
 }
 
 impl Form {
     /// Every form.
-    pub const ALL: [Form; 18] = [
+    pub const ALL: [Form; 19] = [
         Form::Barrier,
         Form::AllGather,
         Form::AllToAll,
@@ -69,6 +72,7 @@ impl Form {
         Form::LowContentionAllGather,
         Form::LowContentionAllToAll,
         Form::LowContentionReduceScatter,
+        Form::PlannedAllToAllVdev,
     ];
 
     /// The code in headers and status records.
@@ -102,6 +106,7 @@ impl Form {
             Form::LowContentionAllGather => "low_contention_all_gather",
             Form::LowContentionAllToAll => "low_contention_all_to_all",
             Form::LowContentionReduceScatter => "low_contention_reduce_scatter",
+            Form::PlannedAllToAllVdev => "planned_all_to_all_vdev",
         }
     }
 
@@ -198,6 +203,8 @@ pub struct ExchangeOutput<'a, B: Backend> {
 ///
 /// The forms that [take](Form::takes) have `takes`, all inside the first `in_rows` elements of `output`; a row of theirs is
 /// an element, too, and `lead` a digest of the shape that must be equal on all members.
+///
+/// The planned form has `moves`, which the model has checked against input and output; `lead` is the plan's digest, `in_rows` 0.
 #[derive(Debug)]
 pub struct Exchange<'a, B: Backend> {
     /// Which collective.
@@ -231,6 +238,10 @@ pub struct Exchange<'a, B: Backend> {
     pub takes: &'a [Take],
     /// Whether sums of `takes` are divided by W, before they are rounded; only with floats.
     pub average: bool,
+    /// What this PE pushes in the planned form, destinations in the order of [`moves`](crate::splits::moves).
+    pub moves: &'a [Move],
+    /// The same as [`table`](crate::splits::table) has it, in the memory of the stream; `NULL` where the form has none.
+    pub moves_table: Addr,
     /// As many bytes of this PE's own memory as [`Backend::scratch_bytes`] asked for; `NULL` where it asked for none.
     pub scratch: Addr,
     /// An argument was refused by the model: take part with validity 0.
@@ -265,6 +276,8 @@ impl<'a, B: Backend> Exchange<'a, B> {
             takes: self.takes,
             average: self.average,
             scratch: self.scratch,
+            moves: self.moves,
+            moves_table: self.moves_table,
             invalid: self.invalid,
             max_blocks: self.max_blocks,
             limit: self.limit,

@@ -185,6 +185,8 @@ impl<B: Backend> Context<B> {
             takes: &[],
             average: false,
             scratch: Addr::NULL,
+            moves: &[],
+            moves_table: Addr::NULL,
             invalid: false,
             max_blocks: options.max_blocks.unwrap_or(team.world.config.max_blocks),
             limit: options.timeout.unwrap_or_else(|| team.timeout()),

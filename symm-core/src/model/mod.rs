@@ -7,6 +7,7 @@
 //! | [`Tensor`] | `Team::empty` | never |
 //! | [`Handle`] | `Tensor::rendezvous` | collective over the team |
 //! | [`Context`] | `Team::new_context` | collective over the team |
+//! | [`PlanBuffers`], [`ExchangePlan`] | `Context::plan_buffers`, `PlanBuffers::all_to_all_vdev` | never; collective over the team |
 //! | [`Stream`], [`Local`], [`Span`] | `World::stream`, `World::local`, `Tensor::span` | never |
 //!
 //! Dropping any of them never blocks or communicates. Memory that peers may still reach is *retired*: it is reused
@@ -19,6 +20,8 @@ mod handle;
 mod lock;
 mod log;
 pub(crate) mod memory;
+mod multimem;
+mod plan;
 pub(crate) mod pool;
 mod recover;
 mod reduce;
@@ -36,6 +39,7 @@ mod world;
 pub use collective::{AllToAllVdev, Options};
 pub use context::Context;
 pub use handle::Handle;
+pub use plan::{Dispatched, ExchangePlan, PlanBuffers, Planned};
 pub use span::{Local, Span};
 pub use stream::{Graph, Stream};
 pub use take::{AllToAllNd, MultiRootTileReduce, ReduceOp, ReduceScatterOffset, Tile, TileReduce};

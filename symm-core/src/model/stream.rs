@@ -64,6 +64,11 @@ impl<B: Backend> Stream<B> {
         Ok(())
     }
 
+    /// Whether both are clones of one stream.
+    pub(crate) fn is(&self, other: &Stream<B>) -> bool {
+        Arc::ptr_eq(&self.used, &other.used)
+    }
+
     /// The backend's stream.
     pub fn raw(&self) -> &B::Stream {
         &self.raw

@@ -22,7 +22,7 @@
 //! | broadcast | – | row 0 of everybody but the root |
 //!
 //! The reductions move no rows: they add up the [`Part`]s of all buffers. The forms that take bring what they take in their
-//! descriptor.
+//! descriptor. The planned form's moves were worked out when the plan was made.
 
 mod check;
 mod part;
@@ -35,7 +35,7 @@ mod verdict;
 
 pub use check::{check_splits, set_fault};
 pub use part::{Part, chunk, part};
-pub use place::{Move, expert_rows, moves, out_rows_bound, out_rows_needed, out_splits_offsets};
+pub use place::{Move, expert_rows, moves, out_rows_bound, out_rows_needed, out_splits_offsets, table};
 pub use verdict::{check_spans, verdict};
 
 use crate::backend::Form;

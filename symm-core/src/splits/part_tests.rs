@@ -156,3 +156,45 @@ proptest! {
         }
     }
 }
+
+/// The forms that take, and the planned one: length, type, place and the digest of the shape must be everybody's.
+#[test]
+fn members_that_take_must_agree() {
+    let takes = Form::ALL.into_iter().filter(|f| f.takes());
+    for form in takes.chain([Form::PlannedAllToAllVdev]) {
+        let planned = form == Form::PlannedAllToAllVdev;
+        let judged = |change: &dyn Fn(&mut Vec<Header>)| {
+            let mut headers = job(form, DType::BF16, 3, if planned { 0 } else { 12 });
+            headers.iter_mut().for_each(|h| (h.lead, h.out_rows, h.out_offset) = (77, 12, 64));
+            change(&mut headers);
+            verdict(5, &published(&headers))
+        };
+        assert_eq!(judged(&|_| {}), Ok(()), "{form:?}");
+        let fields: [fn(&mut Header); 4] =
+            [|h| h.in_rows = 11, |h| h.lead = 78, |h| h.dtype = 2, |h| h.row_bytes = 4];
+        for field in fields {
+            assert_eq!(judged(&|h| field(&mut h[1])), Err((1, Fault::Form)), "{form:?}");
+        }
+        assert_eq!(judged(&|h| h[2].out_id = 1), Err((2, Fault::Output)), "{form:?}");
+        let elsewhere = judged(&|h| h[2].out_offset = 72);
+        assert_eq!(elsewhere.is_err(), form.low_contention(), "{form:?}");
+        if !planned {
+            let short = Fault::OutputRows { needed: 12, capacity: 11 };
+            assert_eq!(judged(&|h| h[1].out_rows = 11), Err((1, short)), "{form:?}");
+        }
+        // Nothing is placed by the header.
+        let headers = job(form, DType::BF16, 3, 12);
+        assert!(part(&headers[0], 1, 3).is_empty());
+        let mut none = Vec::new();
+        moves(1, &published(&headers), None, &mut none);
+        assert!(none.is_empty());
+    }
+}
+
+#[test]
+fn a_table_of_moves() {
+    let m = |rank, src_row, dst_row, rows| Move { rank, src_row, dst_row, rows };
+    let words = table(&[m(1, 6, 8, 3), m(0, 0, 2, 5)]);
+    assert_eq!(words, [1, 6, 8, 0, 0, 0, 2, 3, 0, 0, 0, 8]);
+    assert_eq!(table(&[]), [0; 4]);
+}

@@ -65,7 +65,8 @@ fn walk(published: &[Published<'_>], receiver: usize, mut visit: impl FnMut(Piec
         | Form::MultiRootTileReduce
         | Form::LowContentionAllGather
         | Form::LowContentionAllToAll
-        | Form::LowContentionReduceScatter => {}
+        | Form::LowContentionReduceScatter
+        | Form::PlannedAllToAllVdev => {}
         Form::Broadcast => {
             if let Some(source) = usize::try_from(first.header.root).ok().filter(|root| *root != receiver) {
                 visit(Piece { source, in_index: 0, out_index: 0, start, rows: first.header.in_rows });
@@ -205,6 +206,20 @@ pub fn moves(my_rank: usize, published: &[Published<'_>], my_offsets: Option<&[i
             }
         });
     }
+}
+
+/// Moves as kernels read them: for each rank, first source row, first destination row, and the rows of all moves before it;
+/// behind the last one an entry of which only the number of all rows counts.
+pub fn table(moves: &[Move]) -> Vec<i64> {
+    let word = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let mut words = Vec::with_capacity(4 * (moves.len() + 1));
+    let mut before = 0u64;
+    for m in moves {
+        words.extend([m.rank as u64, m.src_row, m.dst_row, before].map(word));
+        before = before.saturating_add(m.rows);
+    }
+    words.extend([0, 0, 0, word(before)]);
+    words
 }
 
 /// Appends a move, or lengthens the last one if it continues it on both sides.

@@ -104,6 +104,7 @@ fn same_form(form: Form, first: &Header, p: &Published<'_>, ranks: usize) -> boo
         Form::AllToAll => h.in_rows == first.in_rows && h.in_rows.is_multiple_of(ranks as u64),
         Form::Broadcast => h.in_rows == first.in_rows && h.root < ranks as u64,
         _ if form.reduces() => h.in_rows == first.in_rows && sums(form, h, ranks),
+        Form::PlannedAllToAllVdev => h.in_rows == 0,
         _ if form.takes() => h.in_rows == first.in_rows,
         _ => true,
     };

@@ -7,7 +7,7 @@ use symm_core::DType;
 use symm_core::backend::{Addr, Form, Take};
 use symm_core::error::Fault;
 use symm_core::layout::Header;
-use symm_core::splits;
+use symm_core::splits::{self, Move};
 
 use crate::handle::HandleInner;
 
@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) result: Addr,
     pub(crate) takes: Vec<Take>,
     pub(crate) average: bool,
+    /// Of the planned form.
+    pub(crate) moves: Vec<Move>,
     pub(crate) invalid: bool,
     pub(crate) limit: Duration,
 }

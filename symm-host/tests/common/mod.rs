@@ -231,6 +231,8 @@ impl Call<'_> {
             takes: &[],
             average: false,
             scratch: Addr::NULL,
+            moves: &[],
+            moves_table: Addr::NULL,
             form: self.form,
             dtype: DType::I32,
             row_bytes: 4 * self.cols,

@@ -1,13 +1,14 @@
 //! What the backend says it can do, against the table of this suite and against what it does.
 
-use symm::{Backend, Capabilities, DType, Error, Pe, Reach};
+use symm::{Backend, Capabilities, DType, Error, Options, Pe, Reach};
 
-use crate::harness::{Case, Ctx, Outcome, ensure, ensure_eq, ensure_err, expected};
+use crate::harness::{Case, Ctx, Outcome, Stop, ensure, ensure_eq, ensure_err, expected};
 
 pub(super) const CASES: &[Case] = &[
     Case::new("capabilities::as_listed", as_listed),
     Case::new("capabilities::reach", reach),
     Case::new("capabilities::unsupported_capture", unsupported_capture),
+    Case::new("capabilities::multimem", multimem),
     Case::new("capabilities::graph_replay", graph_replay).needs(Capabilities::GRAPH),
     Case::new("capabilities::graph_never_replayed", graph_never_replayed).needs(Capabilities::GRAPH),
 ];
@@ -63,6 +64,36 @@ fn unsupported_capture(ctx: &Ctx) -> Outcome {
     // Either way the stream works on.
     let x = ctx.symmetric(DType::U8, 4, ctx.seed)?;
     x.handle.barrier(&ctx.stream, 0, None)?;
+    ctx.stream.synchronize()?;
+    Ok(())
+}
+
+/// Without multicast every operation on it says so on every rank, and what does the same; the team goes on.
+fn multimem(ctx: &Ctx) -> Outcome {
+    if ctx.has(Capabilities::MULTICAST) {
+        return Err(Stop::skip("the backend has multicast"));
+    }
+    let x = ctx.symmetric(DType::F32, 8 * ctx.n(), ctx.seed)?;
+    let local = ctx.local(DType::F32, 8 * ctx.n(), ctx.seed)?;
+    ensure!(x.handle.multicast_ptr().is_none(), "an address without the capability");
+    let (s, h, out, o) = (&ctx.stream, &x.handle, &local.span, Options::default());
+    let c = ctx.team.context();
+    let calls: [(&str, symm::Result<()>); 6] = [
+        ("two_shot_all_reduce", c.multimem_all_reduce(s, h, o)),
+        ("one_shot_all_reduce", c.multimem_one_shot_all_reduce(s, h, o).map(drop)),
+        ("one_shot_all_reduce", c.multimem_one_shot_all_reduce_out(s, h, out, o)),
+        ("tile_reduce", c.multimem_one_shot_reduce_out(s, h, 0, out, o)),
+        ("all_gather", c.multimem_all_gather_out(s, &out.slice(0, 8)?, h, o)),
+        ("put", h.memcpy_to_multicast(s, out, 0)),
+    ];
+    let off = ctx.world.config().disable_multicast;
+    for (instead, got) in calls {
+        let said =
+            |why: &str| if off { why.contains("SYMM_DISABLE_MULTICAST") } else { why.contains(instead) };
+        ensure_err!(got, Error::Unsupported { capability: "MULTICAST", why, .. } if said(why));
+    }
+    ensure_eq!(ctx.team.status(), Ok(()), "status");
+    ctx.team.barrier(&ctx.stream, o)?;
     ctx.stream.synchronize()?;
     Ok(())
 }

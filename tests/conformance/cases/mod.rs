@@ -7,6 +7,7 @@ mod capabilities;
 mod errors;
 mod handle;
 mod lifetime;
+mod plans;
 mod recover;
 mod reduce;
 mod reduce_errors;
@@ -40,6 +41,7 @@ pub(crate) fn all() -> Vec<Case> {
         broadcast::CASES,
         reduce::CASES,
         reduce_errors::CASES,
+        plans::CASES,
         take::CASES,
         take_errors::CASES,
         words::CASES,

@@ -1,0 +1,38 @@
+use std::fmt::Write as _;
+use std::process::Command;
+
+use super::*;
+
+#[test]
+fn layouts_are_those_of_the_header() {
+    let mut unit = String::from("#include <stddef.h>\n#include \"symm/params.cuh\"\nusing namespace symm;\n");
+    for (name, size, fields) in layouts() {
+        writeln!(unit, "static_assert(sizeof({name}) == {size}, \"{name}\");").unwrap();
+        for (field, offset) in fields {
+            writeln!(unit, "static_assert(offsetof({name}, {field}) == {offset}, \"{name}.{field}\");")
+                .unwrap();
+        }
+    }
+    let file = std::env::temp_dir().join(format!("symm-layouts-{}.cpp", std::process::id()));
+    std::fs::write(&file, unit).unwrap();
+    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
+    let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include");
+    let done = Command::new(&compiler).args(["-std=c++17", "-fsyntax-only", include]).arg(&file).output();
+    std::fs::remove_file(&file).unwrap();
+    let done = done.unwrap_or_else(|e| panic!("{compiler}: {e} (CXX names another C++ compiler)"));
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
+fn kernels_and_host_have_the_same_limit() {
+    let header = include_str!("../../include/symm/exchange.cuh");
+    assert!(header.contains(&format!("constexpr int MAX_RANKS = {MAX_RANKS};")));
+    let header = include_str!("../../cu/nvshmem/net.cuh");
+    assert!(header.contains(&format!("constexpr uint32_t STAGE_BYTES = {} * 1024;", STAGE_BYTES / 1024)));
+    let header = include_str!("../../include/symm/params.cuh");
+    assert!(header.contains(&format!("constexpr int NEAR_RANKS = {NEAR_RANKS};")));
+    assert!(header.contains(&format!("constexpr int MAX_TAKES = {MAX_TAKES};")));
+    for (name, phase) in [("WHOLE", TAKE_WHOLE), ("BEGIN", TAKE_BEGIN), ("FINISH", TAKE_FINISH)] {
+        assert!(header.contains(&format!("TAKE_{name} = {phase},")), "{name}");
+    }
+}
