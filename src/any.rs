@@ -246,6 +246,10 @@ unsafe impl Backend for AnyBackend {
         }
     }
 
+    fn records(&self) -> symm_core::backend::Records {
+        self.chosen.records(&self.why)
+    }
+
     fn wake(&self) {
         match &self.chosen {
             Chosen::Host(b) => b.wake(),

@@ -31,7 +31,7 @@
 //!
 //! | hold | made by | what you call on it |
 //! |---|---|---|
-//! | [`World`] | [`init`], [`threads`] | `team`, `team_of`, `stream`, `local`, `finalize` |
+//! | [`World`] | [`init`], [`threads`] | `team`, `team_of`, `stream`, `local`, `stats`, `finalize` |
 //! | [`Team`] | `World::team`, `World::team_of`, `Team::split`, `Team::without` | `empty`, collectives, `new_context`, `status`, `recover`, `without` |
 //! | [`Tensor`] | `Team::empty` | `rendezvous`, `span`, `view` |
 //! | [`Handle`] | `Tensor::rendezvous` | `put`, `get`, `put_with_signal`, `wait_until`, `put_signal`, `wait_signal`, `barrier`, pointers |
@@ -57,7 +57,7 @@ pub use any::{
 pub use init::{Builder, init, is_started, settle, start, threads};
 pub use symm_core::backend::{Addr, Backend, Cmp, DevicePtrs, Reach, SignalOp, SignalUpdate};
 pub use symm_core::capability::Capabilities;
-pub use symm_core::model::{Options, ReduceOp, Tile};
+pub use symm_core::model::{Calls, Options, ReduceOp, Stats, Tile, Times, Waits};
 pub use symm_core::{
     Config, DType, Element, Error, Fault, LogEntry, Pe, Result, bootstrap, dtype, moe, oracle, splits,
 };

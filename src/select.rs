@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use symm_core::backend::Backend;
+use symm_core::backend::{Backend, Records};
 use symm_core::bootstrap::Bootstrap;
 use symm_core::{Config, Error, Result};
 
@@ -19,6 +19,21 @@ pub(crate) fn choose(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<(Chos
             backend: other.to_owned(),
             why: "this version does not have it; SYMM_BACKEND=host works everywhere".to_owned(),
         }),
+    }
+}
+
+impl Chosen {
+    /// The backend's records, with `why` it was chosen.
+    pub(crate) fn records(&self, why: &str) -> Records {
+        let mut records = match self {
+            Chosen::Host(b) => b.records(),
+            #[cfg(feature = "cuda")]
+            Chosen::Cuda(b) => b.records(),
+            #[cfg(feature = "nvshmem")]
+            Chosen::Nvshmem(b) => b.records(),
+        };
+        records.fallbacks.insert(0, format!("backend: {why}"));
+        records
     }
 }
 

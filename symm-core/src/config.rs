@@ -70,6 +70,8 @@ pub struct Config {
     /// the GPU's multiprocessors at most. Waits of one PE depend on when the others' kernels run, so it is for tests, best
     /// under NVIDIA MPS. *Equal.*
     pub allow_shared_gpu: bool,
+    /// `SYMM_STATS`: whether `finalize` writes [`Stats`](crate::model::Stats) to the standard error, `1` or `0` (default).
+    pub stats: bool,
 }
 
 impl Default for Config {
@@ -97,6 +99,7 @@ impl Default for Config {
             timeout: Duration::from_secs(100),
             disable_multicast: false,
             allow_shared_gpu: false,
+            stats: false,
         }
     }
 }
@@ -189,6 +192,9 @@ impl Config {
                 .any(|name| get(name).is_some_and(|v| v != "0"));
         if let Some(flag) = number::<u64>(&get, "SYMM_ALLOW_SHARED_GPU", (0, 1))? {
             c.allow_shared_gpu = flag == 1;
+        }
+        if let Some(flag) = number::<u64>(&get, "SYMM_STATS", (0, 1))? {
+            c.stats = flag == 1;
         }
         c.check()?;
         Ok(c)

@@ -5,7 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use symm_core::backend::{
-    Addr, ContextParts, DevicePtrs, Exchange, Export, Get, HandleParts, PadSignal, Put, Reach, WaitUntil,
+    Addr, ContextParts, DevicePtrs, Exchange, Export, Get, HandleParts, PadSignal, Put, Reach, Records,
+    WaitUntil,
 };
 use symm_core::bootstrap::Bootstrap;
 use symm_core::capability::Capabilities;
@@ -175,6 +176,10 @@ unsafe impl Backend for Host {
     unsafe fn reset_context(&self, context: &RawContext, epoch: u64) -> Result<()> {
         context.0.reset(epoch);
         Ok(())
+    }
+
+    fn records(&self) -> Records {
+        Records { waits: self.core.waits().waits(), fallbacks: Vec::new() }
     }
 
     fn wake(&self) {

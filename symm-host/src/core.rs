@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use symm_core::backend::Reach;
+use symm_core::model::WaitBook;
 use symm_core::{Config, Pe, Result};
 
 use crate::context::ContextInner;
@@ -25,6 +26,7 @@ pub(crate) struct Core {
     streams: Mutex<Vec<Weak<Inner>>>,
     contexts: Mutex<Vec<Weak<ContextInner>>>,
     segments: Mutex<Vec<Weak<Owned>>>,
+    waits: WaitBook,
 }
 
 /// The made-up node of a PE.
@@ -55,6 +57,7 @@ impl Core {
             streams: Mutex::default(),
             contexts: Mutex::default(),
             segments: Mutex::default(),
+            waits: WaitBook::new(n),
         })
     }
 
@@ -66,6 +69,11 @@ impl Core {
     /// How all peers but this PE are reached.
     pub(crate) fn peers(&self) -> impl Iterator<Item = Reach> + '_ {
         self.reach.iter().enumerate().filter(|(p, _)| *p != self.pe.index()).map(|(_, r)| *r)
+    }
+
+    /// Waits by the PE that was waited for.
+    pub(crate) fn waits(&self) -> &WaitBook {
+        &self.waits
     }
 
     /// This PE's own doorbell.

@@ -156,6 +156,7 @@ fn run() -> Result<()> {
         step("between", || work(7))?;
     }
     at("finalize");
+    say("strangers", &world.stats().strangers.to_string());
     step("finalize", || world.finalize())
 }
 

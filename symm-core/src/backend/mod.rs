@@ -24,6 +24,7 @@ use crate::capability::Capabilities;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::layout::{ContextLayout, PadLayout};
+use crate::model::Waits;
 use crate::pe::Pe;
 use crate::status::StatusRecord;
 
@@ -142,6 +143,15 @@ pub struct DevicePtrs {
     pub buffers: Addr,
     /// Address of W addresses: each rank's pad, 0 where it is not direct.
     pub pads: Addr,
+}
+
+/// A backend's part of [`Stats`](crate::model::Stats).
+#[derive(Clone, Debug, Default)]
+pub struct Records {
+    /// Waits of this PE's operations, by the peer that was last; empty where kernels wait.
+    pub waits: Vec<Waits>,
+    /// What is done instead of something better, and why: one sentence each.
+    pub fallbacks: Vec<String>,
 }
 
 /// Something that is only held, for its drop.
@@ -295,6 +305,11 @@ pub unsafe trait Backend: Debug + Send + Sync + Sized + 'static {
     /// # Safety
     /// No member has an operation of the context in flight.
     unsafe fn reset_context(&self, context: &Self::RawContext, epoch: u64) -> Result<()>;
+
+    /// What this backend has counted and noted so far.
+    fn records(&self) -> Records {
+        Records::default()
+    }
 
     /// Wakes waits so that they look at their status; called after the model has set a failure.
     fn wake(&self);

@@ -11,6 +11,7 @@ use super::tensor::{Allocation, elements};
 use super::world::WorldInner;
 use crate::backend::{
     Addr, Backend, Cmp, DevicePtrs, Get, HandleParts, PadSignal, Put, Reach, Region, SignalUpdate, WaitUntil,
+    op,
 };
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -323,6 +324,7 @@ impl<B: Backend> Handle<B> {
         let offset = self.range(op, start, src)?;
         stream.keep(|| (self.clone(), src.clone()))?;
         let put = Put { rank, offset, src: src.addr, bytes: src.bytes(), signal };
+        self.count(if put.signal.is_some() { op::PUT_WITH_SIGNAL } else { op::PUT }, put.bytes);
         // SAFETY: the destination range was checked; the span's keeper, or its creator's promise, keeps the source valid.
         unsafe { self.core.team.world.backend.put(&stream.raw, &self.core.raw, &put) }
     }
@@ -344,6 +346,7 @@ impl<B: Backend> Handle<B> {
         stream.keep(|| (self.clone(), dst.clone()))?;
         let limit = self.core.team.timeout();
         let get = Get { rank, offset, dst: dst.addr, bytes: dst.bytes(), limit };
+        self.count(op::GET, get.bytes);
         // SAFETY: the source range was checked; the span's keeper, or its creator's promise, keeps `dst` valid.
         unsafe { self.core.team.world.backend.get(&stream.raw, &self.core.raw, &get) }
     }
@@ -364,6 +367,7 @@ impl<B: Backend> Handle<B> {
         timeout: Option<Duration>,
     ) -> Result<()> {
         let signal = self.pad_signal("put_signal", stream, (dst_rank, channel), timeout)?;
+        self.count(op::PUT_SIGNAL, 0);
         self.core.team.world.backend.put_signal(&stream.raw, &self.core.raw, &signal)
     }
 
@@ -382,6 +386,7 @@ impl<B: Backend> Handle<B> {
         timeout: Option<Duration>,
     ) -> Result<()> {
         let signal = self.pad_signal("wait_signal", stream, (src_rank, channel), timeout)?;
+        self.count(op::WAIT_SIGNAL, 0);
         self.core.team.world.backend.wait_signal(&stream.raw, &self.core.raw, &signal)
     }
 
@@ -420,6 +425,7 @@ impl<B: Backend> Handle<B> {
         stream.keep(|| self.clone())?;
         let limit = timeout.unwrap_or_else(|| self.core.team.timeout());
         let wait = WaitUntil { index, cmp, value, limit };
+        self.count(op::WAIT_UNTIL, 0);
         self.core.team.world.backend.wait_until(&stream.raw, &self.core.raw, &wait)
     }
 
@@ -436,7 +442,12 @@ impl<B: Backend> Handle<B> {
         self.check_channel("barrier", channel)?;
         stream.keep(|| self.clone())?;
         let limit = timeout.unwrap_or_else(|| self.core.team.timeout());
+        self.count(op::HANDLE_BARRIER, 0);
         self.core.team.world.backend.barrier(&stream.raw, &self.core.raw, channel, limit)
+    }
+
+    fn count(&self, op: u64, bytes: usize) {
+        self.core.team.world.counters.count(op, bytes);
     }
 
     fn check_channel(&self, op: &'static str, channel: usize) -> Result<()> {

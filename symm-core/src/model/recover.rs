@@ -1,6 +1,7 @@
 //! `recover`: from a failure that every member survived back to a working team.
 
 use std::sync::Weak;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::setup::{decode, encode};
@@ -113,7 +114,7 @@ pub(crate) fn recover<B: Backend>(team: &TeamInner<B>) -> Result<()> {
     }
     let mut recovery = team.recovery.lock();
     let mine = encode(&(&epochs, team.group.count()));
-    let all = recovery.gather(&team.group, 0, &mine, deadline)?;
+    let all = recovery.gather(&team.group, 0, &mine, deadline).inspect_err(|e| world.counters.note(e))?;
     let mut next = epochs;
     for (bytes, pe) in all.iter().zip(team.group.members()) {
         let (theirs, count): (Vec<u64>, u64) = decode("recover", *pe, bytes)?;
@@ -138,11 +139,14 @@ pub(crate) fn recover<B: Backend>(team: &TeamInner<B>) -> Result<()> {
             unsafe { world.backend.reset_context(c.raw(), epoch + 1)? };
         }
     }
-    recovery.gather(&team.group, 1, &[], deadline)?;
+    recovery.gather(&team.group, 1, &[], deadline).inspect_err(|e| world.counters.note(e))?;
     recovery.complete();
     // Only now: after a timeout above the failure is still there. What a faster peer does from here on writes memory
     // of this PE, never its status.
+    // Counted if nobody has looked at it.
+    let _ = team.failure();
     world.backend.clear_status(&team.status)?;
+    team.noted.store(false, Ordering::Release);
     for pe in world.boot.failed() {
         if team.group.members().contains(&pe) {
             world.peer_failed(pe);

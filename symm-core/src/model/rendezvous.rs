@@ -1,6 +1,7 @@
 //! `rendezvous`: the collective that turns an allocation into a handle.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::handle::HandleCore;
 use super::log::{Excerpt, first_difference};
@@ -43,7 +44,9 @@ pub(crate) fn rendezvous<B: Backend>(
         Err(e) => (None, Some(("signal pad".to_owned(), e.to_string()))),
     };
     let mut voted = false;
+    let began = Instant::now();
     let result = exchange(allocation, team, pad, pad_block.as_ref(), (failed, &mut voted));
+    inner.world.counters.rendezvous(began.elapsed());
     match result {
         Ok((core, dedicated)) => {
             let mut bound = allocation.bound.lock();

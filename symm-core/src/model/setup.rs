@@ -90,7 +90,8 @@ impl<B: Backend> Setup<'_, B> {
     /// Each carries its call and step. A member that gave up an earlier call has left messages behind, which must not be
     /// taken for those of another step: a handle on places that were given up would be the result.
     pub(crate) fn gather<T: DeserializeOwned>(&self, step: Step, mine: &impl Serialize) -> Result<Vec<T>> {
-        let all = self.group.all_gather(self.op, &encode(&(self.op, step, mine)), self.deadline)?;
+        let all = self.group.all_gather(self.op, &encode(&(self.op, step, mine)), self.deadline);
+        let all = all.inspect_err(|e| self.world.counters.note(e))?;
         let mut messages = Vec::with_capacity(all.len());
         for (bytes, pe) in all.iter().zip(self.group.members()) {
             let (call, theirs): (String, Step) = decode(self.op, *pe, bytes)?;

@@ -37,6 +37,8 @@ pub(crate) struct TeamInner<B: Backend> {
     pub(crate) lineage: Arc<Lineage>,
     /// Number of the view that this team is.
     view: u64,
+    /// Whether the failure that is set has been counted.
+    pub(crate) noted: AtomicBool,
     /// Whether its members have gone on without some of them.
     superseded: AtomicBool,
 }
@@ -56,7 +58,13 @@ impl<B: Backend> TeamInner<B> {
     pub(crate) fn failure(&self) -> Result<()> {
         match self.status.as_ref().failure() {
             None => Ok(()),
-            Some(f) => Err(f.to_error(self.world.backend.name(), self.group.members())),
+            Some(f) => {
+                let error = f.to_error(self.world.backend.name(), self.group.members());
+                if !self.noted.swap(true, Ordering::AcqRel) {
+                    self.world.counters.note(&error);
+                }
+                Err(error)
+            }
         }
     }
 
@@ -112,6 +120,7 @@ impl<B: Backend> Team<B> {
             recovery: Lock::new(Recovery::default()),
             lineage,
             view,
+            noted: AtomicBool::new(false),
             superseded: AtomicBool::new(false),
             group,
         });
@@ -322,7 +331,8 @@ impl<B: Backend> Team<B> {
         let deadline = Deadline::after(world.config.init_timeout);
         super::recover::idle(world, OP, (Capabilities::WITHOUT, "WITHOUT"), deadline)?;
         loop {
-            let View { number, members } = lineage.next(gone, deadline)?;
+            let next = lineage.next(gone, deadline);
+            let View { number, members } = next.inspect_err(|e| world.counters.note(e))?;
             log::info!("PE {}: view {number} of the team: {members:?}", world.boot.pe());
             let id = lineage.team_id(number);
             match Team::create_as(world, (id, members), lineage.clone(), number) {

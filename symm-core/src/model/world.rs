@@ -1,9 +1,10 @@
 //! The world: all PEs of the job, their backend, and this PE's memory.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 use super::lock::Lock;
 use super::log::{FNV_START, fnv};
@@ -12,9 +13,10 @@ use super::pool::Block;
 use super::retire::{AllocationId, Retirement};
 use super::setup::{decode, encode};
 use super::span::Local;
+use super::stats::{Counters, Stats};
 use super::stream::Stream;
 use super::team::{Team, TeamInner};
-use crate::backend::{Backend, Reach};
+use crate::backend::{Backend, Reach, Records};
 use crate::bootstrap::{Bootstrap, Group, Liveness, linger};
 use crate::capability::Capabilities;
 use crate::config::Config;
@@ -42,6 +44,9 @@ pub(crate) struct WorldInner<B: Backend> {
     /// Teams made here with each member list; part of a new team's id.
     team_counts: Lock<HashMap<Vec<Pe>, u64>>,
     finalized: AtomicBool,
+    pub(crate) counters: Counters,
+    /// How long `init` took.
+    opened: OnceLock<Duration>,
 }
 
 impl<B: Backend> std::fmt::Debug for WorldInner<B> {
@@ -186,6 +191,7 @@ impl<B: Backend> World<B> {
     /// PEs that did not come within `config.init_timeout`.
     pub fn init(boot: Arc<dyn Bootstrap>, config: Config) -> Result<Self> {
         config.check()?;
+        let began = Instant::now();
         let everybody: Vec<Pe> = (0..boot.n_pes()).map(Pe::from).collect();
         let group = Group::new(boot.clone(), INIT_TEAM, everybody.clone())?;
         compare_settings(&group, &config).inspect_err(linger)?;
@@ -199,10 +205,13 @@ impl<B: Backend> World<B> {
             teams: Lock::new(Vec::new()),
             team_counts: Lock::new(HashMap::new()),
             finalized: AtomicBool::new(false),
+            counters: Counters::new(),
+            opened: OnceLock::new(),
             config,
         });
         let team = Team::create(&inner, WORLD_TEAM, everybody).inspect_err(linger)?;
         boot.watch(Arc::new(Watch(Arc::downgrade(&inner))));
+        inner.opened.get_or_init(|| began.elapsed());
         log::debug!("PE {}: world of {} PEs over {}", boot.pe(), boot.n_pes(), inner.backend.name());
         Ok(World { inner, team })
     }
@@ -325,7 +334,33 @@ impl<B: Backend> World<B> {
         let met = met.and_then(|()| meet());
         self.inner.boot.close();
         drop(self.inner.backend.released());
+        if self.inner.config.stats {
+            // Asked for by whoever set it, as the one thing that the library prints. A closed stderr is no failure.
+            let _ = std::io::stderr().write_all(self.stats().to_string().as_bytes());
+        }
         met.and(ended)
+    }
+
+    /// What this PE did so far, and what it waited for. Also after `finalize`.
+    ///
+    /// # One-sided
+    /// Local; takes no part in anything.
+    pub fn stats(&self) -> Stats {
+        let inner = &*self.inner;
+        let Records { waits, fallbacks } = inner.backend.records();
+        Stats {
+            pe: self.pe(),
+            n_pes: self.n_pes(),
+            backend: inner.backend.name(),
+            init: inner.opened.get().copied().unwrap_or_default(),
+            rendezvous: inner.counters.rendezvous_times(),
+            operations: inner.counters.operations(),
+            waits,
+            timeouts: inner.counters.timeouts(),
+            failed: inner.boot.failed(),
+            fallbacks,
+            strangers: inner.boot.strangers(),
+        }
     }
 
     /// Who is left of the world after `without` on its team; `None` if nobody was left out.

@@ -38,11 +38,13 @@ pub(crate) struct Watch {
     limit: Duration,
     /// Set when the first wait begins: the deadline counts from when the stream reaches the operation.
     deadline: Option<Deadline>,
+    /// How much of it is in the book of waits.
+    noted: Duration,
 }
 
 impl Watch {
     pub(crate) fn new(status: &Status, op: u64, limit: Duration) -> Self {
-        Watch { status: status.clone(), op, limit, deadline: None }
+        Watch { status: status.clone(), op, limit, deadline: None, noted: Duration::ZERO }
     }
 
     /// Whether the team has failed, so that the operation does nothing more.
@@ -69,12 +71,16 @@ impl Watch {
         if waited < PROMPT && waited < self.limit {
             return Poll::Pending;
         }
+        let late = late();
+        let (more, first) = (waited.saturating_sub(self.noted), self.noted.is_zero());
+        core.waits().add(late.pe, more, waited, first);
+        self.noted = waited;
         if let Some(cause) = aborted(&self.status) {
-            self.fail_for(core, cause, late());
+            self.fail_for(core, cause, late);
             return Poll::Ready(());
         }
         if waited >= self.limit {
-            self.status.fail(core, &self.failure(late()));
+            self.status.fail(core, &self.failure(late));
             return Poll::Ready(());
         }
         Poll::Pending
