@@ -62,10 +62,12 @@ pub(super) fn try_one(name: &str) -> Backend {
     let mut found = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Err(e) = done {
         found.runs = false;
-        found.why = match e {
+        let why = match e {
             Error::Unavailable { why, .. } => why,
             e => e.to_string(),
         };
+        // The trial's PE is nobody's.
+        found.why = why.strip_prefix("PE 0: ").unwrap_or(&why).to_owned();
     }
     found
 }

@@ -81,7 +81,7 @@ fn find() -> Findings {
     let backends = backends::all();
     Findings {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        features: if cfg!(feature = "cuda") { vec!["cuda".to_owned()] } else { Vec::new() },
+        features: features().map(str::to_owned).collect(),
         machine: machine::Machine::look(),
         limits: machine::limits(),
         settings: machine::settings(),
@@ -92,6 +92,16 @@ fn find() -> Findings {
         backends,
         auto: backends::auto(),
     }
+}
+
+/// Features of this build that bring a backend or a way to start.
+fn features() -> impl Iterator<Item = &'static str> {
+    let all = [
+        ("cuda", cfg!(feature = "cuda")),
+        ("nvshmem", cfg!(feature = "nvshmem")),
+        ("mpi", cfg!(feature = "mpi")),
+    ];
+    all.into_iter().filter(|(_, on)| *on).map(|(name, _)| name)
 }
 
 fn tell(found: &Findings, json: &Json) -> Result<(), Failure> {

@@ -26,10 +26,8 @@ fn write(t: &mut impl Write, found: &Findings) -> fmt::Result {
                 writeln!(t, "  {} {:<10}{version}: {} ({})", tick(true), l.name, path.display(), l.why)?;
             }
             None => {
-                // Where it was looked for fills lines; the JSON has it.
                 let why = short(&l.why);
-                let why = why.split(" Tried:").next().unwrap_or_default();
-                let why = if why.ends_with("No such file or directory") { "not found" } else { why };
+                let why = if why.ends_with("No such file or directory") { "not found" } else { &why };
                 writeln!(t, "  {} {:<10}{why} ({})", tick(false), l.name, l.purpose)?;
             }
         }
@@ -137,7 +135,8 @@ fn tick(yes: bool) -> &'static str {
     if yes { "ok" } else { "--" }
 }
 
-/// One line.
+/// One line. Where something was looked for fills several: the JSON has it.
 fn short(text: &str) -> String {
-    text.replace(['\n', '\r'], " ")
+    let line = text.replace(['\n', '\r'], " ");
+    line.split(" Tried:").next().unwrap_or_default().to_owned()
 }
