@@ -46,6 +46,27 @@ fn a_panic() {
     dies("panic", 1);
 }
 
+/// PE 0, which would decide who is left, dies; so does PE 1, which decides after it, at some moment of that. Those who are
+/// left agree on themselves, work, and end well.
+#[test]
+fn deaths_while_the_rest_agree_who_is_left() {
+    for (i, after) in [0, 100, 300, 600, 1000, 2000, 4000, 8000].into_iter().enumerate() {
+        let mut job = Job::new(4);
+        job.set("SYMM_HOST_NODES", 1 + i % 2);
+        job.set("SURVIVORS", 2);
+        job.set("SECOND_PE", 1);
+        job.set("SECOND_AFTER_US", after);
+        job.fault(0, "kill", "operation");
+        let ended = job.run();
+        for pe in [2, 3] {
+            let end = &ended.pes[pe];
+            let members = end.word("members").map(|s| s.text.as_str());
+            assert_eq!(members, Some("[PE 2, PE 3]"), "second after {after} µs: {:?}\n{}", end.said, end.log);
+            assert!(end.status.success(), "PE {pe} ended with {}", end.status);
+        }
+    }
+}
+
 /// Nobody was connected with it, so nothing says that it is dead: it is missed, by name.
 #[test]
 fn a_death_before_the_start_is_missed_by_name() {

@@ -15,7 +15,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use symm::{Builder, DType, Error, Handle, Local, Options, Result, Stream, Team};
+use symm::{Builder, DType, Error, Handle, Local, Options, Result, Span, Stream, Team, World};
 
 use crate::job::{PREFIX, ROLE, now};
 
@@ -138,7 +138,7 @@ fn run() -> Result<()> {
     let words = env("TENSOR_WORDS").parse().unwrap_or(1 << 14);
     let handle = step("rendezvous", || meet(&team, words))?;
     let input = world.local(DType::U32, team.world_size())?;
-    let work = |round| exchange(&team, &stream, (&handle, &input), round);
+    let work = |round| exchange(&team, &stream, (&handle, &input.span()), round);
     work(1)?;
     at("operation");
     match step("operation", || work(2)) {
@@ -147,6 +147,9 @@ fn run() -> Result<()> {
             for round in 3..6 {
                 work(round)?;
             }
+        }
+        Err(Error::PeerFailed { .. }) if !env("SURVIVORS").is_empty() => {
+            return survive(&world, &handle, &input);
         }
         other => other?,
     }
@@ -174,6 +177,35 @@ fn meet(team: &Team, words: usize) -> Result<Handle> {
     }
 }
 
+/// Goes on with who is left, until `SURVIVORS` are; one more is killed at some moment of it.
+fn survive(world: &World, handle: &Handle, input: &Local) -> Result<()> {
+    let survivors: usize = env("SURVIVORS").parse().expect("a number");
+    if env("SECOND_PE") == env(ROLE) {
+        let after = Duration::from_micros(env("SECOND_AFTER_US").parse().expect("a number"));
+        std::thread::spawn(move || {
+            std::thread::sleep(after);
+            raise(libc::SIGKILL);
+        });
+    }
+    let mut team = world.team().clone();
+    for round in 10.. {
+        team = step("without", || team.without(&[]))?;
+        let stream = world.stream()?;
+        let worked = team.empty(&[16], DType::U32).and_then(|t| t.rendezvous(&team)).and_then(|own| {
+            let input = input.span().slice(0, team.world_size())?;
+            exchange(&team, &stream, (&own, &input), round)
+        });
+        match worked {
+            Ok(()) if team.world_size() == survivors => break,
+            Ok(()) | Err(Error::PeerFailed { .. }) => {}
+            Err(e) => return step("work", || Err(e)),
+        }
+    }
+    say("members", &format!("{:?}", team.members()));
+    assert_eq!(handle.world_size(), world.n_pes(), "the failed team's handle is what it was");
+    step("finalize", || world.finalize())
+}
+
 /// Recovers; who names somebody late calls again, as long as a job may take that has one who comes at last.
 fn recover(team: &Team) -> Result<()> {
     let mut tries = 3;
@@ -195,11 +227,11 @@ fn between(team: &Team) {
 }
 
 /// An exchange of known values, checked, and a barrier.
-fn exchange(team: &Team, stream: &Stream, (out, input): (&Handle, &Local), round: u32) -> Result<()> {
+fn exchange(team: &Team, stream: &Stream, (out, input): (&Handle, &Span), round: u32) -> Result<()> {
     let (rank, w) = (team.rank(), team.world_size());
     let value = |from: usize, to: usize| round * 10_000 + (from * 100 + to) as u32;
-    stream.write(&input.span(), &(0..w).map(|to| value(rank, to)).collect::<Vec<_>>())?;
-    team.all_to_all(stream, &input.span(), out, Options::default())?;
+    stream.write(input, &(0..w).map(|to| value(rank, to)).collect::<Vec<_>>())?;
+    team.all_to_all(stream, input, out, Options::default())?;
     team.barrier(stream, Options::default())?;
     let got: Vec<u32> = stream.read(&out.span().slice(0, w)?)?;
     stream.synchronize()?;

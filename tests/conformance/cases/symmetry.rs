@@ -17,6 +17,12 @@ pub(super) const CASES: &[Case] = &[
     Case::new("symmetry::later_entries_do_not_matter", later_entries_do_not_matter).pes(2),
     Case::new("symmetry::a_subset_that_agrees", a_subset_that_agrees).pes(3),
     Case::new("symmetry::places_are_not_compared", places_are_not_compared),
+    Case::new("symmetry::same_order", same_order),
+    Case::new("symmetry::branch_in_a_loop", branch_in_a_loop).pes(2),
+    Case::new("symmetry::a_sub_team_before_the_whole", a_sub_team_before_the_whole).pes(2),
+    Case::new("symmetry::one_with_another_team", one_with_another_team)
+        .pes(2)
+        .own(&[("SYMM_INIT_TIMEOUT_MS", "800")]),
 ];
 
 /// What was allocated: label, elements, type.
@@ -193,4 +199,71 @@ fn places_are_not_compared(ctx: &Ctx) -> Outcome {
     usable(ctx, &tensor)?;
     ensure_eq!(shift.len(), 1000 * (1 + ctx.me()), "the shift");
     Ok(())
+}
+
+/// Many allocations, met in another order than they were made: the order of rendezvous is another thing.
+fn same_order(ctx: &Ctx) -> Outcome {
+    let lines: Vec<Line> = (0..12).map(|i| (["", "k", "v"][i % 3], 8 + i, F)).collect();
+    let tensors = allocate(ctx, &lines)?;
+    (0..tensors.len()).map(|i| &tensors[i * 5 % 12]).try_for_each(|t| usable(ctx, t))
+}
+
+/// A PE that takes another branch in one iteration of a loop is found at that iteration, not at the end.
+fn branch_in_a_loop(ctx: &Ctx) -> Outcome {
+    let odd = ctx.me() == ctx.n() - 1;
+    let mut kept = Vec::new();
+    for i in 0..6_usize {
+        if i == 3 && odd {
+            // Expert weights that only this PE has.
+            kept.push(ctx.team.empty_labelled("scratch", &[4], F)?);
+        }
+        let tensor = ctx.team.empty_labelled("layer", &[16 + i], F)?;
+        if i < 3 {
+            usable(ctx, &tensor)?;
+            kept.push(tensor);
+            continue;
+        }
+        let named = Pe::from(if odd { 0 } else { ctx.n() - 1 });
+        let got = tensor.rendezvous(&ctx.team).map(drop);
+        // The same step in every later iteration: what differs is where it began.
+        ensure_err!(got, Error::NotSymmetric { step: 3, pe, .. } if *pe == named);
+        kept.push(tensor);
+    }
+    ensure_eq!(kept.len(), if odd { 7 } else { 6 }, "tensors");
+    usable(ctx, &kept[0])
+}
+
+/// Teams share no counter: a rendezvous of some PEs moves nothing that the others count.
+fn a_sub_team_before_the_whole(ctx: &Ctx) -> Outcome {
+    let tensor = ctx.team.empty(&[8], F)?;
+    let (half, all) = (ctx.n().div_ceil(2), ctx.n());
+    let mine: Vec<usize> = if ctx.me() < half { (0..half).collect() } else { (half..all).collect() };
+    let sub = ctx.team_of(&mine)?;
+    let before = tensor.rendezvous(&sub)?;
+    if ctx.me() < half {
+        // More often than the other half.
+        ctx.team_of(&mine)?.without(&[])?;
+    }
+    usable(ctx, &tensor)?;
+    before.barrier(&ctx.stream, 0, None)?;
+    ctx.stream.synchronize()?;
+    ensure_eq!(before.world_size(), mine.len(), "ranks of the sub-team's handle");
+    Ok(())
+}
+
+/// All but one meet over one team, that one over another with the same members: each side misses the other, by name.
+fn one_with_another_team(ctx: &Ctx) -> Outcome {
+    let bad = ctx.n() - 1;
+    let other = ctx.another_team()?;
+    let tensor = ctx.team.empty(&[8], F)?;
+    let odd = ctx.me() == bad;
+    let late: Vec<Pe> = if odd { (0..bad).map(Pe::from).collect() } else { vec![Pe::from(bad)] };
+    let got = tensor.rendezvous(if odd { &other } else { &ctx.team }).map(drop);
+    ensure_err!(got, Error::Timeout { op: "rendezvous", late: l, .. } if *l == late);
+    ctx.meet()?;
+    // Each team was called by some of its members.
+    ctx.team.recover()?;
+    other.recover()?;
+    tensor.rendezvous(&other)?;
+    usable(ctx, &tensor)
 }
