@@ -18,6 +18,8 @@ use std::time::Duration;
 
 pub use group::Group;
 pub use local::{Local, local};
+#[doc(hidden)]
+pub use sockets::read_noise;
 pub use sockets::{Contacts, Identity, Secret, Sockets, Whereabouts};
 pub use start::{Family, Unix, start};
 

@@ -19,6 +19,7 @@ mod gossip;
 mod hello;
 mod io;
 mod link;
+mod noise;
 mod secret;
 mod shake;
 
@@ -46,6 +47,7 @@ use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::pe::Pe;
 
+pub use self::noise::read_noise;
 pub use self::secret::Secret;
 pub(super) use self::shake::Handshake;
 
