@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use symm::{DType, Error, Fault, Options, Pe, Planned, Span, oracle};
+use symm::{Capabilities, DType, Error, Fault, Options, Pe, Planned, Span, oracle};
 
 use crate::harness::{Case, Ctx, Guarded, Outcome, Symmetric, ensure, ensure_eq, ensure_err};
 use crate::pattern::{Random, bytes, i64s};
@@ -13,6 +13,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("plans::reused", reused),
     Case::new("plans::row_sizes", row_sizes),
     Case::new("plans::two_plans_in_turn", two_plans_in_turn),
+    Case::new("plans::in_a_graph", in_a_graph).needs(Capabilities::GRAPH),
     Case::new("plans::sub_teams", sub_teams).pes(2),
     Case::new("plans::bad_splits", bad_splits),
     Case::new("plans::members_differ", members_differ).pes(2),
@@ -192,6 +193,29 @@ fn two_plans_in_turn(ctx: &Ctx) -> Outcome {
         }
     }
     ctx.stream.synchronize()?;
+    Ok(())
+}
+
+/// There and back captured once and replayed with rows that change; a plan itself cannot be made in a capture.
+fn in_a_graph(ctx: &Ctx) -> Outcome {
+    let job = Job::new(ctx, (4, 8), 48, ctx.seed)?;
+    let rows = job.middle.handle.span();
+    let mut buffers = ctx.team.context().plan_buffers(4)?;
+    let mut plan = buffers.all_to_all_vdev_2d(&ctx.stream, &job.in_splits.span, job.align)?;
+    ctx.stream.begin_capture()?;
+    let captured =
+        plan.dispatch(&ctx.stream, &job.there()).and_then(|d| d.combine(&ctx.stream, &job.back(&rows)));
+    let graph = ctx.stream.end_capture()?;
+    captured?;
+    for round in 0..4 {
+        job.fill(ctx, round)?;
+        // SAFETY: the job and the plan's buffers outlive the synchronisation below; members replay one graph only.
+        unsafe { ctx.stream.launch(&graph)? };
+        job.middle.mem.check(&ctx.stream, &format!("replay {round}"), &job.want(ctx, round).0)?;
+        job.back.mem.check(&ctx.stream, &format!("replay {round}: back"), &job.want_back(ctx, round))?;
+        ctx.stream.synchronize()?;
+        ctx.meet()?;
+    }
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! all_to_all_nd, reduce_scatter_offset, tiles and the low-contention forms: bit for bit what the oracle says.
 
-use symm::{DType, Options, ReduceOp, ReduceScatterOffset, Span, Tile, TileReduce};
+use symm::{Capabilities, DType, Options, ReduceOp, ReduceScatterOffset, Span, Tile, TileReduce};
 
 use super::sums::DTYPES;
 use super::takes::{Job, Op};
@@ -24,6 +24,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("take::sub_teams", sub_teams).pes(2),
     Case::new("take::random_rounds", random_rounds),
     Case::new("take::one_block", one_block),
+    Case::new("take::in_a_graph", in_a_graph).needs(Capabilities::GRAPH),
     Case::new("take::large", large).limit(60),
 ];
 
@@ -305,6 +306,26 @@ fn one_block(ctx: &Ctx) -> Outcome {
             job.options.max_blocks = Some(max_blocks);
             job.run(ctx, u64::from(max_blocks))?;
         }
+    }
+    Ok(())
+}
+
+/// Captured once, replayed with inputs that change, beside calls that are not captured.
+fn in_a_graph(ctx: &Ctx) -> Outcome {
+    for (i, op) in Op::each(ctx.n()).into_iter().enumerate() {
+        let job = Job::new(ctx, op, DTYPES[i % 6], (6 * ctx.n(), 12 * ctx.n()), 1, ctx.seed + i as u64)?;
+        ctx.stream.begin_capture()?;
+        let captured = job.enqueue(ctx.team.context(), &ctx.stream);
+        let graph = ctx.stream.end_capture()?;
+        captured?;
+        for round in 0..4 {
+            job.fill(ctx, &ctx.stream, round)?;
+            // SAFETY: the job outlives the synchronisation below; members replay one graph only.
+            unsafe { ctx.stream.launch(&graph)? };
+            job.check(ctx, &ctx.stream, round)?;
+            job.run(ctx, 10 + round)?;
+        }
+        ctx.stream.synchronize()?;
     }
     Ok(())
 }
