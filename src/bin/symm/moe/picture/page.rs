@@ -55,7 +55,7 @@ pub(in super::super) fn page(picture: &Picture, done: &Done) -> String {
                             }
                         }
                     }
-                    p { (done.ceiling()) }
+                    p { (format!("Copies: {:.2} GB/s, {}.", r.ceiling_gbps, done.ceiling())) }
                     table {
                         @for (name, value) in &facts { tr { td { (name) } td { (value) } } }
                     }
