@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -260,6 +261,36 @@ fn a_backend_without_graphs_says_so_on_one_line() {
     assert_eq!((out.status.code(), text(&out.stderr).lines().count()), (Some(4), 1), "{}", text(&out.stderr));
     let r: Value = serde_json::from_slice(&out.stdout).expect("JSON alone");
     assert_eq!(r["error"]["kind"], "Unsupported", "{r}");
+}
+
+#[test]
+fn a_dead_pe_ends_the_bench_and_is_named() {
+    let mut c =
+        bench(&["all_to_all", "--pes", "3", "-b", "1K", "-e", "1K", "-n", "4000000000", "--json", "-"]);
+    c.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = c.spawn().expect("symm starts");
+    let list = format!("/proc/{0}/task/{0}/children", child.id());
+    let began = Instant::now();
+    let pes = loop {
+        let ids: Vec<i32> = std::fs::read_to_string(&list)
+            .unwrap_or_default()
+            .split_whitespace()
+            .filter_map(|id| id.parse().ok())
+            .collect();
+        if ids.len() == 3 {
+            break ids;
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "the PEs start");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    // Whatever they are doing by then.
+    std::thread::sleep(Duration::from_millis(500));
+    let pid = rustix::process::Pid::from_raw(pes[1]).expect("not 0");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it lives");
+    let out = child.wait_with_output().expect("it ends");
+    assert_eq!((out.status.code(), text(&out.stderr).lines().count()), (Some(4), 1), "{}", text(&out.stderr));
+    let e: Value = serde_json::from_slice(&out.stdout).expect("JSON alone");
+    assert_eq!((&e["error"]["kind"], &e["error"]["pe"]), (&"PeerFailed".into(), &1.into()), "{e}");
 }
 
 #[test]

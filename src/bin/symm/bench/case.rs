@@ -12,6 +12,9 @@ use super::splits::Splits;
 /// Elements are made and compared in pieces of about this many bytes.
 const PIECE: usize = 1 << 20;
 
+/// Operations that are enqueued at most before they are waited for: queues hold what they are given.
+const QUEUE: u64 = 1000;
+
 /// What buffers are made for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -180,8 +183,11 @@ impl<T: Value> Case<'_, T> {
     /// # Collective
     /// Over the world.
     pub(crate) fn run(&self, iterations: u64) -> Result<()> {
-        for _ in 0..iterations {
+        for done in 1..=iterations {
             self.enqueue()?;
+            if done % QUEUE == 0 {
+                self.b.stream.synchronize()?;
+            }
         }
         if self.op == Op::Put {
             self.b.stream.quiet(self.b.world.team(), None)?;
