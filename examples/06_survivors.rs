@@ -11,17 +11,18 @@ fn main() -> Result<()> {
     let (last, n) = (team.world_size() - 1, team.world_size());
     let tensor = team.empty(&[n], DType::I32)?;
     let handle = tensor.rendezvous(team)?;
-    share(&handle, &stream, team)?;
-    if n > 1 && team.rank() == last {
-        // No destructor runs and no goodbye is said.
-        std::process::exit(9);
-    }
-    if n == 1 {
+    if n == 1 || team.rank() == last {
+        share(&handle, &stream, team)?;
+        if n > 1 {
+            // No destructor runs and no goodbye is said.
+            std::process::exit(9);
+        }
         return world.finalize();
     }
 
-    // The next operation waits for the one that is gone, and says so.
-    let failed = team.barrier(&stream, Options::default()).and_then(|()| stream.synchronize());
+    // Where it is missed first, in the last steps of this or in the next operation, says so.
+    let barrier = || team.barrier(&stream, Options::default());
+    let failed = share(&handle, &stream, team).and_then(|()| barrier()).and_then(|()| stream.synchronize());
     let Err(Error::PeerFailed { pe, why }) = failed else { panic!("{failed:?}") };
     assert_eq!(pe.index(), last);
 

@@ -155,7 +155,15 @@ impl Counters {
             calls: calls.load(Ordering::Relaxed),
             bytes: bytes.load(Ordering::Relaxed),
         });
-        all.filter(|c| c.calls > 0).collect()
+        let mut operations: Vec<Calls> = Vec::new();
+        for more in all.filter(|c| c.calls > 0) {
+            // A handle and a team have a barrier each, of one name.
+            match operations.iter_mut().find(|c| c.op == more.op) {
+                Some(c) => (c.calls, c.bytes) = (c.calls + more.calls, c.bytes + more.bytes),
+                None => operations.push(more),
+            }
+        }
+        operations
     }
 
     pub(crate) fn rendezvous_times(&self) -> Times {
