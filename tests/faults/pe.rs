@@ -160,7 +160,9 @@ fn run() -> Result<()> {
     }
     at("finalize");
     say("strangers", &world.stats().strangers.to_string());
-    step("finalize", || world.finalize())
+    step("finalize", || world.finalize())?;
+    assert_eq!(world.stats().failed, [], "nobody failed");
+    Ok(())
 }
 
 /// The handle on a new tensor; where one comes late and the job knows, at the second attempt.

@@ -167,11 +167,12 @@ impl Mailbox {
     /// Returns whether this was new.
     pub(super) fn peer_failed(&self, pe: Pe, why: &str) -> bool {
         let mut s = self.lock();
-        if pe.index() >= self.n_pes || s.gone.contains_key(&pe) {
+        // Closed, this PE sees its own end of every connection closed, which says nothing of the others.
+        if pe.index() >= self.n_pes || s.gone.contains_key(&pe) || s.closed.is_some() {
             return false;
         }
         s.gone.insert(pe, Gone::Failed(why.to_owned()));
-        let observers = if s.closed.is_some() { Vec::new() } else { s.observers.clone() };
+        let observers = s.observers.clone();
         drop(s);
         self.changed.notify_all();
         // Without the lock, so that an observer may ask the bootstrap.
