@@ -40,7 +40,8 @@ fn instead(op: &str) -> &'static str {
 /// [`MULTICAST`](Capabilities::MULTICAST), at once and on every rank alike; it neither communicates nor sets a failure on the
 /// team. No backend of this version has multicast memory (see [`crate::multicast`] for its set-up).
 impl<B: Backend> Context<B> {
-    fn multimem(&self, op: &'static str) -> Result<()> {
+    /// The answer, whatever the arguments.
+    fn multimem<T>(&self, op: &'static str, _arguments: T) -> Result<()> {
         self.inner.team.check(op)?;
         Err(unsupported(&self.inner.team.world, op))
     }
@@ -53,8 +54,13 @@ impl<B: Backend> Context<B> {
     /// # Errors
     /// [`Error::Unsupported`] without multicast.
     #[doc(alias = "multimem_all_reduce_")]
-    pub fn multimem_all_reduce(&self, _: &Stream<B>, _buffer: &Handle<B>, _: Options) -> Result<()> {
-        self.multimem("multimem_all_reduce")
+    pub fn multimem_all_reduce(
+        &self,
+        stream: &Stream<B>,
+        buffer: &Handle<B>,
+        options: Options,
+    ) -> Result<()> {
+        self.multimem("multimem_all_reduce", (stream, buffer, options))
     }
 
     /// The sum of all `input`s to new memory of this PE.
@@ -66,11 +72,11 @@ impl<B: Backend> Context<B> {
     /// [`Error::Unsupported`] without multicast.
     pub fn multimem_one_shot_all_reduce(
         &self,
-        _: &Stream<B>,
+        stream: &Stream<B>,
         input: &Handle<B>,
-        _: Options,
+        options: Options,
     ) -> Result<Local<B>> {
-        self.multimem("multimem_one_shot_all_reduce")?;
+        self.multimem("multimem_one_shot_all_reduce", (stream, options))?;
         Local::new(&self.inner.team.world, input.dtype(), input.len())
     }
 
@@ -83,12 +89,12 @@ impl<B: Backend> Context<B> {
     /// [`Error::Unsupported`] without multicast.
     pub fn multimem_one_shot_all_reduce_out(
         &self,
-        _: &Stream<B>,
-        _input: &Handle<B>,
-        _out: &Span<B>,
-        _: Options,
+        stream: &Stream<B>,
+        input: &Handle<B>,
+        out: &Span<B>,
+        options: Options,
     ) -> Result<()> {
-        self.multimem("multimem_one_shot_all_reduce_out")
+        self.multimem("multimem_one_shot_all_reduce_out", (stream, input, out, options))
     }
 
     /// The sum of all `input`s to memory of the root.
@@ -100,13 +106,13 @@ impl<B: Backend> Context<B> {
     /// [`Error::Unsupported`] without multicast.
     pub fn multimem_one_shot_reduce_out(
         &self,
-        _: &Stream<B>,
-        _input: &Handle<B>,
-        _root: usize,
-        _out: &Span<B>,
-        _: Options,
+        stream: &Stream<B>,
+        input: &Handle<B>,
+        root: usize,
+        out: &Span<B>,
+        options: Options,
     ) -> Result<()> {
-        self.multimem("multimem_one_shot_reduce_out")
+        self.multimem("multimem_one_shot_reduce_out", (stream, input, root, out, options))
     }
 
     /// Every member's `input` to everybody's `out`, one store each.
@@ -118,12 +124,12 @@ impl<B: Backend> Context<B> {
     /// [`Error::Unsupported`] without multicast.
     pub fn multimem_all_gather_out(
         &self,
-        _: &Stream<B>,
-        _input: &Span<B>,
-        _out: &Handle<B>,
-        _: Options,
+        stream: &Stream<B>,
+        input: &Span<B>,
+        out: &Handle<B>,
+        options: Options,
     ) -> Result<()> {
-        self.multimem("multimem_all_gather_out")
+        self.multimem("multimem_all_gather_out", (stream, input, out, options))
     }
 }
 
