@@ -1,6 +1,7 @@
 //! PEs: the processes of a job, numbered in the world.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A process of the job, by its number in the world (0 to n−1).
 ///
@@ -33,4 +34,33 @@ impl From<usize> for Pe {
     fn from(index: usize) -> Self {
         Pe(u32::try_from(index).unwrap_or(u32::MAX))
     }
+}
+
+/// No PE was named yet.
+const NONE: u64 = u64::MAX;
+/// Several were: threads.
+const SEVERAL: u64 = u64::MAX - 1;
+
+static HERE: AtomicU64 = AtomicU64::new(NONE);
+
+/// Notes that this process is `pe`, for [`here`].
+pub(crate) fn is_here(pe: Pe) {
+    let mine = u64::from(pe.0);
+    // Only a label: a lost race between two threads would name one of them.
+    let before = HERE.load(Ordering::Relaxed);
+    HERE.store(if before == NONE || before == mine { mine } else { SEVERAL }, Ordering::Relaxed);
+}
+
+/// The PE that this process is, for log lines of parts that know of none: `PE k`, or `a PE` where PEs are threads.
+pub fn here() -> impl fmt::Display {
+    struct Here(u64);
+    impl fmt::Display for Here {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            match self.0 {
+                NONE | SEVERAL => f.write_str("a PE"),
+                pe => write!(f, "PE {pe}"),
+            }
+        }
+    }
+    Here(HERE.load(Ordering::Relaxed))
 }

@@ -154,7 +154,7 @@ impl Drop for Block {
                 let arena = self.shared.arena(self.kind);
                 lock(&arena.state).limbo.push((marker, self.size, self.place));
             }
-            Err(e) => log::warn!("{} bytes are lost: {e}", self.size),
+            Err(e) => log::warn!("{}: {} bytes are lost: {e}", symm_core::pe::here(), self.size),
         }
     }
 }

@@ -150,7 +150,7 @@ unsafe impl Backend for Cuda {
             let pushed = self.shared.device.enter().and_then(|()| status.push());
             if let Err(e) = pushed {
                 // Kernels still find the failure in host memory, later.
-                log::warn!("{e}");
+                log::warn!("{}: {e}", symm_core::pe::here());
             }
         }
     }

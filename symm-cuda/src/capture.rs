@@ -35,7 +35,7 @@ impl Drop for Relaxed {
         // SAFETY: a valid place, with the mode that the thread had.
         let back = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut self.0) };
         if let Err(e) = check("cuThreadExchangeStreamCaptureMode", back) {
-            log::warn!("{e}");
+            log::warn!("{}: {e}", symm_core::pe::here());
         }
     }
 }

@@ -192,7 +192,7 @@ impl Drop for StreamInner {
     fn drop(&mut self) {
         // Destroying a stream does not wait for its work, so whoever marks the streams later must know of it.
         if let Err(e) = self.shared.device.enter() {
-            log::warn!("a stream was dropped unmarked: {e}");
+            log::warn!("{}: a stream was dropped unmarked: {e}", symm_core::pe::here());
             return;
         }
         // A captured one has no work left but what was queued before the capture.
@@ -204,14 +204,14 @@ impl Drop for StreamInner {
         };
         match left {
             Ok(event) => lock(&self.shared.departed).extend(event),
-            Err(e) => log::warn!("a stream was dropped unmarked: {e}"),
+            Err(e) => log::warn!("{}: a stream was dropped unmarked: {e}", symm_core::pe::here()),
         }
         if !self.owned {
             return;
         }
         // SAFETY: this is the last owner; the driver frees the stream once its work is done.
         if let Err(e) = check("cuStreamDestroy_v2", unsafe { sys::cuStreamDestroy_v2(self.raw()) }) {
-            log::warn!("{e}");
+            log::warn!("{}: {e}", symm_core::pe::here());
         }
     }
 }
@@ -236,7 +236,7 @@ impl Drop for Graph {
         let exec = self.exec as CUgraphExec;
         // SAFETY: this is the only owner; a launch that is still running is finished by the driver first.
         if let Err(e) = check("cuGraphExecDestroy", unsafe { sys::cuGraphExecDestroy(exec) }) {
-            log::warn!("{e}");
+            log::warn!("{}: {e}", symm_core::pe::here());
         }
     }
 }
@@ -326,7 +326,7 @@ impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: this is the only owner; the driver keeps what a stream still waits for.
         if let Err(e) = check("cuEventDestroy_v2", unsafe { sys::cuEventDestroy_v2(self.raw()) }) {
-            log::warn!("{e}");
+            log::warn!("{}: {e}", symm_core::pe::here());
         }
     }
 }

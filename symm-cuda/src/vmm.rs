@@ -170,7 +170,7 @@ impl Drop for Mapped {
                 Ok(true) => orphan.unmap(),
                 _ => lock(&self.shared.orphans).push((marker, orphan)),
             },
-            Err(e) => log::warn!("{} bytes stay mapped: {e}", self.bytes),
+            Err(e) => log::warn!("{}: {} bytes stay mapped: {e}", symm_core::pe::here(), self.bytes),
         }
     }
 }
@@ -220,7 +220,7 @@ fn map_handle(ordinal: i32, handle: CUmemGenericAllocationHandle, bytes: usize) 
 fn unmap(base: u64, bytes: usize) {
     // SAFETY: the range was mapped as a whole by `map_handle`, and its owner goes.
     if let Err(e) = check("cuMemUnmap", unsafe { sys::cuMemUnmap(base, bytes) }) {
-        log::warn!("{e}");
+        log::warn!("{}: {e}", symm_core::pe::here());
         return;
     }
     free_range(base, bytes);
@@ -229,13 +229,13 @@ fn unmap(base: u64, bytes: usize) {
 fn free_range(base: u64, bytes: usize) {
     // SAFETY: the range was reserved by `map_handle` and is not mapped.
     if let Err(e) = check("cuMemAddressFree", unsafe { sys::cuMemAddressFree(base, bytes) }) {
-        log::warn!("{e}");
+        log::warn!("{}: {e}", symm_core::pe::here());
     }
 }
 
 fn release(handle: CUmemGenericAllocationHandle) {
     // SAFETY: the handle is live and this is its owner's only release.
     if let Err(e) = check("cuMemRelease", unsafe { sys::cuMemRelease(handle) }) {
-        log::warn!("{e}");
+        log::warn!("{}: {e}", symm_core::pe::here());
     }
 }

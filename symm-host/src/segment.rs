@@ -66,7 +66,7 @@ impl Drop for Map {
         // SAFETY: the range was mapped by `new` and nothing refers to it: every user holds a clone of the owning Arc.
         let unmapped = unsafe { rustix::mm::munmap(self.base.cast(), self.bytes) };
         if let Err(e) = unmapped {
-            log::warn!("munmap of {} bytes failed: {e}", self.bytes);
+            log::warn!("{}: munmap of {} bytes failed: {e}", symm_core::pe::here(), self.bytes);
         }
     }
 }

@@ -94,7 +94,11 @@ impl Drop for Range {
                     state.limbo.push((marker, self.offset, self.bytes));
                 }
             }
-            Err(e) => log::warn!("{} bytes of the symmetric heap are lost: {e}", self.bytes),
+            Err(e) => log::warn!(
+                "{}: {} bytes of the symmetric heap are lost: {e}",
+                symm_core::pe::here(),
+                self.bytes
+            ),
         }
     }
 }

@@ -162,7 +162,7 @@ impl Library {
     pub(crate) unsafe fn finalize(self) {
         // SAFETY: NVSHMEM runs, and the caller promises the rest.
         if let Err(e) = unsafe { self.0.nvshmemx_hostlib_finalize() } {
-            log::warn!("{e}");
+            log::warn!("{}: {e}", symm_core::pe::here());
         }
     }
 }

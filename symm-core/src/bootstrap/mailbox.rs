@@ -179,7 +179,10 @@ impl Mailbox {
         for o in observers {
             // A panic must not take the bootstrap's thread along, on which all messages depend.
             if catch_unwind(AssertUnwindSafe(|| o.failed(pe, why))).is_err() {
-                log::error!("an observer panicked when it was told that PE {pe} failed");
+                log::error!(
+                    "{}: an observer panicked when it was told that PE {pe} failed",
+                    crate::pe::here()
+                );
             }
         }
         true

@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::deadline::Deadline;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::pe::Pe;
+use crate::pe::{Pe, is_here};
 use crate::status::{self, Failure};
 
 /// Id of the group over which `init` compares settings.
@@ -191,6 +191,7 @@ impl<B: Backend> World<B> {
     /// PEs that did not come within `config.init_timeout`.
     pub fn init(boot: Arc<dyn Bootstrap>, config: Config) -> Result<Self> {
         config.check()?;
+        is_here(boot.pe());
         let began = Instant::now();
         let everybody: Vec<Pe> = (0..boot.n_pes()).map(Pe::from).collect();
         let group = Group::new(boot.clone(), INIT_TEAM, everybody.clone())?;

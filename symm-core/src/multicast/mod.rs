@@ -161,7 +161,7 @@ impl<D: Driver> Drop for Multicast<D> {
     fn drop(&mut self) {
         let say = |what: &str, done: Result<(), Failed>| {
             if let Err(e) = done {
-                log::warn!("multicast clean-up, {what}: {}", e.why);
+                log::warn!("{}: multicast clean-up, {what}: {}", crate::pe::here(), e.why);
             }
         };
         if let Some(mapping) = self.mapping.take() {

@@ -159,7 +159,7 @@ impl<D: Driver> Attempt<'_, D> {
         if let Some(object) = m.created.take()
             && let Err(e) = self.driver.release(object)
         {
-            log::warn!("multicast, release of rank 0's first reference: {}", e.why);
+            log::warn!("{}: multicast, release of rank 0's first reference: {}", crate::pe::here(), e.why);
         }
 
         let bound = m.object.as_ref().map_or(Ok(()), |o| self.driver.bind(o, self.memory, self.bytes));

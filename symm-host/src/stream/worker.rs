@@ -83,7 +83,7 @@ impl Worker {
                 *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
             }
             // Whoever synchronises still drains; only unattended work waits, and the next queued task tries again.
-            Err(e) => log::warn!("the stream worker did not start: {e}"),
+            Err(e) => log::warn!("{}: the stream worker did not start: {e}", symm_core::pe::here()),
         }
     }
 

@@ -42,7 +42,8 @@ pub(super) fn load(cuda: &Cuda, library: Library) -> Result<[Function; NET_ENTRI
     // SAFETY: the module was loaded just now, into the context that is current, and the device library is linked into it.
     unsafe { library.adopt_module(module.cu_module().cast()) }?;
     log::debug!(
-        "kernels linked with {} in {linked:?}: {} bytes, loaded in {:?}",
+        "{}: kernels linked with {} in {linked:?}: {} bytes, loaded in {:?}",
+        symm_core::pe::here(),
         archive.display(),
         image.len(),
         began.elapsed() - linked

@@ -73,7 +73,8 @@ impl Watchdog {
                 let Some(cuda) = cuda.upgrade() else { return };
                 if still > limit {
                     log::error!(
-                        "NVSHMEM has not completed {} calls for {still:?}",
+                        "{}: NVSHMEM has not completed {} calls for {still:?}",
+                        symm_core::pe::here(),
                         begun.wrapping_sub(ended)
                     );
                     watched.lost.store(true, Ordering::Release);

@@ -162,7 +162,7 @@ impl Session {
 
     fn finish(mut self) {
         if let Err(e) = self.ask("finalize", "finalize_ack") {
-            log::warn!("{e}");
+            log::warn!("{}: {e}", crate::pe::here());
         }
     }
 }

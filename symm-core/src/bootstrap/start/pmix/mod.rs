@@ -178,7 +178,7 @@ impl Drop for Session {
         // SAFETY: no information is given; the session is not used after this.
         let status = unsafe { (self.calls.finalize)(std::ptr::null(), 0) };
         if let Err(e) = self.calls.check("PMIx_Finalize", status) {
-            log::warn!("{e}");
+            log::warn!("{}: {e}", crate::pe::here());
         }
     }
 }
