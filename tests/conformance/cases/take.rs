@@ -333,7 +333,7 @@ fn in_a_graph(ctx: &Ctx) -> Outcome {
 /// Beyond what caches hold.
 fn large(ctx: &Ctx) -> Outcome {
     let w = ctx.n();
-    for (i, op) in [Op::Nd(1), Op::Tile(0)].into_iter().enumerate() {
+    for (i, op) in [Op::Nd(1), Op::Tiles(1)].into_iter().enumerate() {
         run(ctx, op, DType::F64, ((1 << 19) / w + 9, w), 1, ctx.seed + i as u64)?;
     }
     Ok(())
