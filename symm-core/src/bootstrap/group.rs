@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::tree::{self, Place};
+use super::tree::{self, Packed, Place};
 use super::{Bootstrap, Tag};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -120,8 +120,24 @@ impl Group {
         let tag = self.next_tag();
         match self.members.len() {
             0..=FLAT => self.gather_flat(op, tag, mine, deadline),
-            _ => self.gather_by_tree(op, tag, mine, deadline),
+            _ => Ok(self.gather_by_tree(op, tag, mine, deadline)?.parts()),
         }
+    }
+
+    /// As [`all_gather`](Self::all_gather), in one piece of memory.
+    pub(super) fn all_gather_packed(
+        &self,
+        op: &'static str,
+        mine: &[u8],
+        deadline: Deadline,
+    ) -> Result<Packed> {
+        let tag = self.next_tag();
+        if self.members.len() > FLAT {
+            return self.gather_by_tree(op, tag, mine, deadline);
+        }
+        let mut packed = Vec::new();
+        self.gather_flat(op, tag, mine, deadline)?.iter().for_each(|part| tree::pack(&mut packed, part));
+        Packed::read(op, self.boot.pe(), packed, self.members.len())
     }
 
     fn gather_flat(
@@ -161,13 +177,7 @@ impl Group {
         }
     }
 
-    fn gather_by_tree(
-        &self,
-        op: &'static str,
-        tag: Tag,
-        mine: &[u8],
-        deadline: Deadline,
-    ) -> Result<Vec<Vec<u8>>> {
+    fn gather_by_tree(&self, op: &'static str, tag: Tag, mine: &[u8], deadline: Deadline) -> Result<Packed> {
         let place = self.place(self.my_rank);
         let mut waits_for: Vec<Pe> = place.children().map(|rank| self.members[rank]).collect();
         self.boot.progress(tag, &waits_for);
@@ -201,13 +211,13 @@ impl Group {
             packed = receive(sender, &[sender])?.payload;
         }
         // Before anything is passed on: what does not decode here does not decode anywhere.
-        let parts = tree::unpack(op, sender, &packed, self.members.len())?;
+        let packed = Packed::read(op, sender, packed, self.members.len())?;
         // The largest subtree has the longest way to go.
         for child in place.children().rev() {
-            self.boot.send(self.members[child], tag, &packed, &[])?;
+            self.boot.send(self.members[child], tag, packed.bytes(), &[])?;
         }
         self.boot.progress(tag, &[]);
-        Ok(parts)
+        Ok(packed)
     }
 
     /// Gathers what every member has found; if some have an error instead, all members get that of the lowest rank, as

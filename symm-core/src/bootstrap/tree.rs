@@ -48,18 +48,48 @@ pub(super) fn pack(packed: &mut Vec<u8>, part: &[u8]) {
     packed.extend_from_slice(part);
 }
 
-/// The parts of `n` ranks, as `from` sent them.
-pub(super) fn unpack(op: &'static str, from: Pe, mut packed: &[u8], n: usize) -> Result<Vec<Vec<u8>>> {
-    let wrong =
-        || Error::Bootstrap { call: op, why: format!("PE {from} sent what is not the parts of {n} ranks") };
-    let mut parts = Vec::with_capacity(n);
-    for _ in 0..n {
-        let (len, rest) = packed.split_first_chunk::<4>().ok_or_else(wrong)?;
-        let (part, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or_else(wrong)?;
-        parts.push(part.to_vec());
-        packed = rest;
+/// The parts of all ranks, as they travel: a large world keeps what it knows of its PEs in one piece of memory.
+#[derive(Debug, Default)]
+pub(super) struct Packed {
+    bytes: Vec<u8>,
+    /// Where each rank's part ends.
+    ends: Vec<u32>,
+}
+
+impl Packed {
+    /// The parts of `n` ranks that `from` sent.
+    pub(super) fn read(op: &'static str, from: Pe, bytes: Vec<u8>, n: usize) -> Result<Self> {
+        let wrong = || Error::Bootstrap {
+            call: op,
+            why: format!("PE {from} sent what is not the parts of {n} ranks"),
+        };
+        let mut ends = Vec::with_capacity(n);
+        let mut rest = bytes.as_slice();
+        for _ in 0..n {
+            let (len, after) = rest.split_first_chunk::<4>().ok_or_else(wrong)?;
+            let (_, after) = after.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or_else(wrong)?;
+            rest = after;
+            ends.push(u32::try_from(bytes.len() - rest.len()).map_err(|_| wrong())?);
+        }
+        if rest.is_empty() { Ok(Packed { bytes, ends }) } else { Err(wrong()) }
     }
-    if packed.is_empty() { Ok(parts) } else { Err(wrong()) }
+
+    /// As it travels.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// One rank's part.
+    pub(super) fn part(&self, rank: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(rank)? as usize;
+        let start = rank.checked_sub(1).map_or(0, |r| self.ends[r] as usize) + 4;
+        self.bytes.get(start..end)
+    }
+
+    /// Every rank's part, in rank order.
+    pub(super) fn parts(&self) -> Vec<Vec<u8>> {
+        (0..self.ends.len()).filter_map(|rank| self.part(rank)).map(<[u8]>::to_vec).collect()
+    }
 }
 
 #[cfg(test)]
@@ -93,7 +123,7 @@ mod tests {
         for part in [&b"abc"[..], b"", b"d"] {
             pack(&mut packed, part);
         }
-        let parts = |bytes: &[u8], n| unpack("test", Pe(1), bytes, n);
+        let parts = |bytes: &[u8], n| Packed::read("test", Pe(1), bytes.to_vec(), n).map(|p| p.parts());
         assert_eq!(parts(&packed, 3), Ok(vec![b"abc".to_vec(), vec![], b"d".to_vec()]));
         assert!(parts(&packed, 2).is_err() && parts(&packed, 4).is_err());
         for end in 0..packed.len() {

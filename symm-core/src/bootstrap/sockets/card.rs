@@ -1,12 +1,14 @@
 //! Where a PE can be reached.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{OnceLock, RwLock};
+use std::sync::OnceLock;
 
 use rustix::net::{SocketAddrAny, SocketAddrUnix};
 use rustix::process::getuid;
 use serde::{Deserialize, Serialize};
 
+use crate::bootstrap::tree::Packed;
 use crate::error::{Error, Result};
 use crate::pe::Pe;
 
@@ -107,8 +109,28 @@ pub(super) fn unix(name: &str) -> Result<SocketAddrUnix> {
 pub(super) enum Directory {
     /// All are on this host, so a PE's address follows from its number.
     OneHost,
-    /// By PE, as it becomes known.
-    Cards(RwLock<Vec<Option<Card>>>),
+    Cards(Cards),
+}
+
+/// Cards, as they become known: some before the world meets, then all.
+pub(super) struct Cards {
+    early: BTreeMap<Pe, Card>,
+    all: OnceLock<Packed>,
+    /// Abstract sockets are not used.
+    pub(super) tcp_only: bool,
+}
+
+impl Cards {
+    pub(super) fn new(early: BTreeMap<Pe, Card>, tcp_only: bool) -> Self {
+        Cards { early, all: OnceLock::new(), tcp_only }
+    }
+
+    fn card(&self, pe: Pe) -> Option<Card> {
+        match self.all.get() {
+            Some(all) => Card::decode(pe, all.part(pe.index())?).ok(),
+            None => self.early.get(&pe).cloned(),
+        }
+    }
 }
 
 impl Directory {
@@ -118,34 +140,30 @@ impl Directory {
         match self {
             Directory::OneHost => Some(here()),
             Directory::Cards(cards) => {
-                let cards = cards.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-                let card = cards.get(pe.index())?.as_ref()?;
-                Some(if card.is_here() {
-                    here()
-                } else {
-                    card.tcp.iter().map(|a| Address::Tcp(*a)).collect()
-                })
+                let card = cards.card(pe)?;
+                let unix = card.is_here() && !cards.tcp_only;
+                Some(if unix { here() } else { card.tcp.into_iter().map(Address::Tcp).collect() })
             }
         }
     }
 
-    pub(super) fn insert(&self, pe: Pe, card: Card) {
+    /// Takes in everybody's cards.
+    pub(super) fn complete(&self, all: Packed, n_pes: usize) -> Result<()> {
         if let Directory::Cards(cards) = self {
-            let mut cards = cards.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-            if let Some(place) = cards.get_mut(pe.index()) {
-                *place = Some(card);
+            for i in 0..n_pes {
+                Card::decode(Pe::from(i), all.part(i).unwrap_or_default())?;
             }
+            // Set once only: a world meets once.
+            let _ = cards.all.set(all);
         }
+        Ok(())
     }
 
-    /// Whether `pe` is on this host.
+    /// Whether `pe` is on this host, and reached by abstract sockets.
     pub(super) fn is_here(&self, pe: Pe) -> bool {
         match self {
             Directory::OneHost => true,
-            Directory::Cards(cards) => {
-                let cards = cards.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-                cards.get(pe.index()).and_then(Option::as_ref).is_some_and(Card::is_here)
-            }
+            Directory::Cards(cards) => !cards.tcp_only && cards.card(pe).is_some_and(|card| card.is_here()),
         }
     }
 }

@@ -23,19 +23,19 @@ mod noise;
 mod secret;
 mod shake;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::event::EventfdFlags;
 use rustix::event::epoll;
 use rustix::io::Errno;
 
-use self::card::{Card, Directory};
+use self::card::{Card, Cards, Directory};
 use self::doors::{Door, Doors};
 use self::frame::{MAX_FDS, MAX_PAYLOAD};
 use self::link::{Link, Sent};
@@ -95,6 +95,14 @@ pub enum Whereabouts<'a> {
         /// See [`Config::interfaces`](crate::Config::interfaces).
         interfaces: Option<&'a str>,
     },
+    /// As `Anywhere`, but PEs of one host connect over TCP too, so no descriptors pass between them: shows on one machine
+    /// what several do.
+    OverTcp {
+        /// How they learn each other's addresses.
+        contacts: &'a mut dyn Contacts,
+        /// See [`Config::interfaces`](crate::Config::interfaces).
+        interfaces: Option<&'a str>,
+    },
 }
 
 impl fmt::Debug for Whereabouts<'_> {
@@ -102,6 +110,7 @@ impl fmt::Debug for Whereabouts<'_> {
         f.write_str(match self {
             Whereabouts::OneHost => "OneHost",
             Whereabouts::Anywhere { .. } => "Anywhere",
+            Whereabouts::OverTcp { .. } => "OverTcp",
         })
     }
 }
@@ -184,12 +193,20 @@ impl Sockets {
         let mut directory = Directory::OneHost;
         let mut mine = Vec::new();
         if n_pes > 1 {
-            doors.push(doors::unix_door(&job, pe)?);
-            if let Whereabouts::Anywhere { contacts, interfaces } = whereabouts {
-                let (door, card) = open_to_others(interfaces)?;
-                doors.push(door);
-                mine = card.encode();
-                directory = meet(contacts, pe, n_pes, &mine, deadline)?;
+            let tcp_only = matches!(whereabouts, Whereabouts::OverTcp { .. });
+            if !tcp_only {
+                doors.push(doors::unix_door(&job, pe)?);
+            }
+            match whereabouts {
+                Whereabouts::OneHost => {}
+                Whereabouts::Anywhere { contacts, interfaces }
+                | Whereabouts::OverTcp { contacts, interfaces } => {
+                    let (door, card) = open_to_others(interfaces)?;
+                    doors.push(door);
+                    mine = card.encode();
+                    let early = meet(contacts, pe, n_pes, &mine, deadline)?;
+                    directory = Directory::Cards(Cards::new(early, tcp_only));
+                }
             }
         }
         let shared = Arc::new(Shared {
@@ -228,10 +245,8 @@ impl Sockets {
         let s = &self.shared;
         let everybody = (0..s.n_pes()).map(Pe::from).collect();
         let group = Group::new(Arc::clone(self) as Arc<dyn Bootstrap>, MEET_TEAM, everybody)?;
-        let cards = group.all_gather("init", card, deadline)?;
-        for (i, card) in cards.iter().enumerate().filter(|(_, card)| !card.is_empty()) {
-            s.directory.insert(Pe::from(i), Card::decode(Pe::from(i), card)?);
-        }
+        let cards = group.all_gather_packed("init", card, deadline)?;
+        s.directory.complete(cards, s.n_pes())?;
         s.complete.store(true, Ordering::Release);
         s.mailbox.completed();
         if s.n_pes() <= FLAT {
@@ -282,17 +297,13 @@ fn meet(
     n_pes: usize,
     mine: &[u8],
     deadline: Deadline,
-) -> Result<Directory> {
+) -> Result<BTreeMap<Pe, Card>> {
     let wanted: Vec<Pe> = match n_pes {
         0..=FLAT => (0..n_pes).map(Pe::from).filter(|other| *other != pe).collect(),
         _ => Place::new(pe.index(), n_pes).parent().map(Pe::from).into_iter().collect(),
     };
     let cards = contacts.exchange(mine, &wanted, deadline)?;
-    let directory = Directory::Cards(RwLock::new(vec![None; n_pes]));
-    for (pe, card) in wanted.iter().zip(cards) {
-        directory.insert(*pe, Card::decode(*pe, &card)?);
-    }
-    Ok(directory)
+    wanted.into_iter().zip(cards).map(|(pe, card)| Ok((pe, Card::decode(pe, &card)?))).collect()
 }
 
 impl Shared {

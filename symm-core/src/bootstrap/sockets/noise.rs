@@ -44,5 +44,5 @@ pub fn read_noise(noise: &[u8]) {
     }
     let _ = Card::decode(Pe(1), noise);
     let ranks = noise.first().map_or(1, |b| usize::from(*b));
-    let _ = tree::unpack("noise", Pe(1), noise, ranks);
+    let _ = tree::Packed::read("noise", Pe(1), noise.to_vec(), ranks).map(|packed| packed.parts());
 }
