@@ -25,7 +25,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("take::random_rounds", random_rounds),
     Case::new("take::one_block", one_block),
     Case::new("take::in_a_graph", in_a_graph).needs(Capabilities::GRAPH),
-    Case::new("take::large", large).limit(60),
+    Case::new("take::large", large).limit(120),
 ];
 
 fn run(ctx: &Ctx, op: Op, dtype: DType, size: (usize, usize), skip: usize, seed: u64) -> Outcome {
