@@ -1,7 +1,7 @@
 //! How an exchange among all PEs scales: along our tree, and through a central store.
 //!
 //! `cargo bench --bench rendezvous` measures real processes (2 to 64), then thousands of PEs as threads of 4 processes over
-//! TCP on loopback, and writes `benches/results/rendezvous.json`. `--pes N,M` chooses the large worlds, `--test` runs
+//! TCP on loopback (10,000 have not come to an end on 2 cores yet), and writes `benches/results/rendezvous.json`. `--pes N,M` chooses the large worlds, `--test` runs
 //! small ones and writes nothing.
 //!
 //! An exchange is what one step of a `rendezvous` does: every PE brings some bytes and gets everybody's. The store is the
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         return code;
     }
     let mut args = std::env::args().skip(1);
-    let (mut small, mut large, mut test) = (vec![2, 4, 8, 16, 32, 64], vec![1_000, 10_000], false);
+    let (mut small, mut large, mut test) = (vec![2, 4, 8, 16, 32, 64], vec![1_000, 2_000], false);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--test" => (small, large, test) = (vec![2, 12], vec![40], true),

@@ -42,7 +42,10 @@ fn run(listener: &TcpListener) -> std::io::Result<()> {
     let mut events = Vec::with_capacity(256);
     loop {
         events.clear();
-        epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), None)?;
+        match epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
         for event in &events {
             let number = event.data.u64();
             if number == DOOR {
