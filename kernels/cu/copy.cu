@@ -1,4 +1,5 @@
 // put, get and put_with_signal to a peer that is reached by load and store. No block waits for another.
+#include "steps.cuh"
 #include "symm/copy.cuh"
 #include "symm/params.cuh"
 #include "symm/status.cuh"
@@ -8,8 +9,11 @@ using namespace symm;
 namespace {
 
 __device__ __forceinline__ void raise(const CopyParams& p) {
+  step(STEP_PUSHED);
   // Release is cumulative: what the other threads (by the block's barrier) and blocks (by their count) wrote comes first.
-  if (p.signal_add) {
+  if (WITHOUT == FENCE_PUT_SIGNAL) {
+    store_relaxed_sys_u64((void*)p.signal, p.signal_value);
+  } else if (p.signal_add) {
     add_release_sys_u64((void*)p.signal, p.signal_value);
   } else {
     store_release_sys_u64((void*)p.signal, p.signal_value);
@@ -54,7 +58,7 @@ __device__ __forceinline__ void copy_then_signal(const CopyParams& p) {
   LaunchRecord* record = (LaunchRecord*)p.record;
   const u64 one = skipped ? 1 | 1ull << 32 : 1;
   // The data of this block are on their way before its count is; the last block's signal covers them all.
-  fence_acq_rel_sys();
+  if (WITHOUT != FENCE_PUT_COUNT) fence_acq_rel_sys();
   const u64 counted = fetch_add_acq_rel_gpu_u64(&record->finished, one) + one;
   if ((uint32_t)counted == gridDim.x) {
     if (counted >> 32 == 0) raise(p);

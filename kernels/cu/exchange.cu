@@ -1,31 +1,34 @@
 // Every collective of the exchange protocol in one launch.
 //
-// The simple algorithm: one block takes an epoch, publishes its header and splits, raises a flag at every member and waits
-// for all of theirs; works out from what all published where its rows go, or that somebody made a mistake; copies the
-// rows; raises done-flags, waits for all of theirs, writes the table of what it received.
+// The simple algorithm: one block takes an epoch, publishes its header and splits to every member and waits for all of theirs;
+// works out from what all published where its rows go, or that somebody made a mistake; copies the rows; tells every member
+// that it has, waits until all have, writes the table of what it received.
 //
-//   share 0                            every share                         the share that ends last
+//   share 0                            every share                            the share that ends last
 //   epoch, own turn                    epoch (from share 0)
-//   splits once, check, publish  --->  all arrivals, verdict, places
-//                                      push its part, fence, count   --->  done-flags out, all done-flags in
-//                                                                          zeros if it failed, completed
+//   splits once, check, publish  --->  all notes, verdict, places
+//                                      push its part, fence, own word  ---->  all words of all members in
+//                                      count                                  zeros if it failed, completed
 //
 // Small calls are a chain of latencies. On an H200: 0.35 us an atomic or a load past the first-level cache, 0.6 us a
-// system fence, 0.6 us a flag over NVLink. What departs from the simple algorithm, with the gain seen for one token of 14 KiB
-// rows, top-8, 32 experts, two GPUs (20.8 us before, 13.0 us after; the same call with 4096 tokens 664 and 655 us):
+// system fence, 0.6 us a word over NVLink. What departs from the simple algorithm:
 //
 //  1. Many blocks, each with one share of the work, named by an atomic ticket; the parts are cut by bytes, not by rows,
 //     so that a few rows keep all of them busy. Shares that push over the link are apart from those that copy locally: 10 %
 //     of a large call. Each block takes one ticket, not tickets until none is left (one atomic).
-//  2. The first warp alone goes from the ticket to the arrivals, everything in registers; the block meets four times.
-//     Every load that does not depend on another one is under way before the first is used: status, completed count,
-//     splits and ticket at once. With 1, 3, 4 and 6: 5 us.
-//  3. A wait looks at its flag alone eight times before it looks at status, clock and aborted words.
-//  4. How a share ended is part of the number that counts it, so the last one needs no further look.
-//  5. Size of the code. A launch finds the instruction cache cold, and what runs once costs what it takes to fetch. Hence few
-//     unrolled loops, the header's words ready in the parameters, and everything that only large or failed calls need in
-//     functions that are not in line: 2.5 us.
-//  6. Addresses of the first eight members travel with the parameters, not in a table.
+//  2. What is published are words that carry their epoch (Tagged): no fence between words and flag, and whoever sees the
+//     flag has the words. Each block keeps all notes in shared memory, a warp a member, and judges and places from there.
+//  3. The warps of a block begin with different things: one takes the tickets, one orders the stream's earlier work before
+//     what will be published, one reads and checks the splits. Every load that does not depend on another one is under way
+//     before the first is used.
+//  4. Every pushing share raises a word of its own on the receivers, as soon as its own rows are delivered: nobody counts the
+//     shares of a launch, and fences once more, before the receivers hear of it.
+//  5. A wait looks at its words alone eight times before it looks at status, clock and aborted words.
+//  6. Size of the code. A launch finds the instruction cache cold, and what runs once costs what it takes to fetch. Hence a
+//     kernel for each form, one more for many splits, few unrolled loops, the header's words ready in the parameters, and
+//     everything that only large or failed calls need in functions that are not in line.
+//  7. Addresses of the first eight members travel with the parameters, not in a table.
+//  8. The next launch of the stream may start, and wait, while this one runs, if it is small.
 //
 // Tried and left out: a dry run of the later code by the idle warps while the first one waits (+1.6 us), fetching the
 // parameters ahead by another warp (+0.8 us).
@@ -43,24 +46,90 @@ __device__ __noinline__ void clear_result(const ExchangeParams& p) {
   __syncwarp();
 }
 
-// Ends the operation: the first warp of the share that ended last. `failed`: the reasons of all shares.
-__device__ __forceinline__ void end_operation(const ExchangeParams& p, const Turn& turn, u64 failed) {
-  const uint32_t lane = threadIdx.x;
-  const u64 epoch = turn.epoch & ~EPOCH_SKIP;
-  if (failed == 0 && p.form != FORM_BARRIER) {
+// Reads the notes of all members into `s`, a warp a member. Returns on every thread whether all came. The whole block.
+template <typename K, typename S>
+__device__ __forceinline__ bool arrive(S& s, const ExchangeParams& p, u64 epoch, bool host) {
+  const uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  const uint32_t n = published_splits(p), few = K::FEW ? n : 0;
+  const bool offsets = K::form(p) == FORM_ALL_TO_ALL_VDEV_2D_OFFSET;
+  const Waiting w = {epoch, PHASE_ARRIVAL, s.began, host};
+  bool fine = true, alike = true;
+  // Not first by the warps that have just published.
+  const uint32_t begin = (warp + warps - 2 % warps) % warps;
 #pragma unroll 1
-    for (uint32_t r = lane; r < p.ranks; r += 32)
-      store_relaxed_sys_u64((void*)(region(p, r) + p.done + 8 * p.rank), epoch);
-    if (!wait_members(p, p.done, epoch, PHASE_DONE, turn.began, true)) failed = FAILED_WAIT;
+  for (uint32_t r = begin; r < p.ranks && fine; r += warps) {
+    if (r == 0) step(STEP_ARRIVING);
+    const Read read = read_note(p, K::form(p), r, few, offsets && r == p.rank ? few : 0, w);
+    fine = read.fine, alike = alike && read.alike;
+    if (lane < HEADER_WORDS) s.header[r][lane] = read.header;
+    if (lane == NOTE_PUSHERS) s.pushers[r] = (uint32_t)at_most(read.header, MAX_PUSHERS);
+    if constexpr (K::FEW) {
+      if (lane < n) {
+        s.splits[r][lane] = (long long)read.split;
+        s.rows[r][lane] = (uint32_t)read.split;
+        if (read.split >= NARROW_ROWS) s.wide = true;
+      }
+      if (r == p.rank && n > 0) {
+        // Known before the others' notes are here.
+        uint32_t total;
+        s.before[lane] = warp_scan<uint32_t>(lane < n ? (uint32_t)read.split : 0, total);
+      }
+      if (offsets && r == p.rank && lane < n) s.starts[lane] = (long long)read.start;
+    }
   }
-  let_stream_go_on();
+  if (__syncthreads_or(!fine)) return false;
+  if constexpr (K::FEW) return true;
+  // Where somebody runs something else there are no splits to wait for, and the headers are enough for the verdict.
+  if (__syncthreads_or(!alike) || n == 0) return true;
+  if (warp == 0) fine = wait_members(p, p.arrival, w);
+  return !__syncthreads_or(!fine);
+}
+
+// The epoch until which all shares of a member have pushed here.
+template <typename S>
+struct PushedSeen {
+  const S& s;
+  const ExchangeParams& p;
+  __device__ __forceinline__ u64 operator()(uint32_t r) const {
+    u64 all = ~0ull;
+    for (uint32_t share = 0; r != p.rank && share < s.pushers[r]; share++) {
+      const u64 at = load_acquire_sys_u64((const void*)(p.mine + pushed(p, r, share)));
+      all = at < all ? at : all;
+    }
+    return all;
+  }
+};
+
+// One warp waits until all shares of member `r` have pushed.
+template <typename S>
+__device__ __forceinline__ bool wait_pushed(const S& s, const ExchangeParams& p, uint32_t r, const Waiting& w) {
+  const uint32_t lane = threadIdx.x & 31, shares = s.pushers[r];
+  for (uint32_t look = 1;; look++) {
+    bool late = false;
+#pragma unroll 1
+    for (uint32_t share = lane; share < shares; share += 32)
+      late |= load_acquire_sys_u64((const void*)(p.mine + pushed(p, r, share))) < w.epoch;
+    if (!__any_sync(ALL, late)) return true;
+    if (look % LOOKS == 0 && !goes_on(p, w, PushedSeen<S>{s, p})) return false;
+  }
+}
+
+// Raises this share's word on every receiver. The first warp, behind a fence of each lane.
+__device__ __forceinline__ void raise_pushed(const ExchangeParams& p, u64 epoch, uint32_t share) {
+#pragma unroll 1
+  for (uint32_t r = threadIdx.x; r < p.ranks; r += 32)
+    if (r != p.rank) store_relaxed_sys_u64((void*)(region(p, r) + pushed(p, p.rank, share)), epoch);
+}
+
+// Ends the operation: the first warp of the share that ended last. `failed`: the reasons of all shares.
+__device__ __forceinline__ void end_operation(const ExchangeParams& p, u64 epoch, u64 failed) {
   // After a bad verdict nobody waits for this PE, and the peers are to find that verdict, not a PE that gave up; its
   // next operation tells them.
   if (failed != 0) {
     if (failed < FAILED_VERDICT) give_up(p, epoch);
     clear_result(p);
   }
-  if (lane != 0) return;
+  if (threadIdx.x != 0) return;
   // The count never falls: an operation that gives up in its ticket's wait may end before an earlier one.
   max_release_gpu_u64((void*)(p.mine + CONTEXT_COMPLETED), epoch);
   if (gridDim.x == 1) return;
@@ -70,67 +139,123 @@ __device__ __forceinline__ void end_operation(const ExchangeParams& p, const Tur
   store_relaxed_gpu_u64(&record->epoch, 0);
 }
 
-}  // namespace
-
-extern "C" __global__ void __launch_bounds__(MAX_THREADS, 1) symm_exchange(const __grid_constant__ ExchangeParams p) {
-  __shared__ Shared s;
+template <typename K, typename S>
+__device__ __forceinline__ void run(S& s, const ExchangeParams& p) {
   wait_for_stream();
-  const uint32_t shares = gridDim.x;
-  const bool first_warp = threadIdx.x < 32;
-  const bool few = published_splits(p) <= WARP_SPLITS;
-
-  Turn turn;
-  if (first_warp) {
-    Held<OneWarp> held;
-    turn = take_turn(p, held);
-    if (threadIdx.x == 0) s.epoch = turn.epoch, s.share = turn.share;
-    if (few && turn.share == 0 && !(turn.epoch & EPOCH_SKIP)) publish(OneWarp(), s, p, turn.epoch, held);
+  let_stream_go_on();
+  if (threadIdx.x == 0) step(STEP_BEGIN);
+  const uint32_t shares = gridDim.x, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  // Whichever block gets share 0 publishes, and it is not known before the ticket is: the warps of every block make ready.
+  const uint32_t writer = warps > 1 ? 1 : 0;
+  const bool moves = K::form(p) != FORM_BARRIER;
+  u64 word = 0;
+  if (warp == writer) {
+    // Of a barrier each later store of this warp is a release of what the stream did before this launch. The note of another
+    // form says no more of that than that this PE's output may be written; what the stream did with its own memory has ended.
+    if (!moves) release_sys<FENCE_BARRIER>();
+    word = draft_word(p);
+    step(STEP_DRAFTED);
   }
-  if (!few) {
-    __syncthreads();
-    if (s.share == 0 && !(s.epoch & EPOCH_SKIP)) {
-      const u64 epoch = s.epoch;
-      publish_many(s, p, epoch);
-    }
+  if (warp == (warps > 2 ? 2 : 0)) {
+    look_around(s, p);
+    step(STEP_LOOKED);
   }
-  if (first_warp) {
-    const bool fine = !(turn.epoch & EPOCH_SKIP) &&
-                      wait_members(p, p.arrival, turn.epoch, PHASE_ARRIVAL, turn.began, turn.share == 0);
-    if (threadIdx.x == 0) s.fine = fine;
+  if (K::FEW && warp == warps - 1) {
+    prepare_few<K>(s, p);
+    step(STEP_PREPARED);
+  }
+  if (threadIdx.x == 0) {
+    s.began = now_ns();
+    take_tickets(s, p);
+    if (K::FEW) s.wide = p.row_bytes >> 32 != 0 || p.major_align >= NARROW_ROWS;
+    step(STEP_TICKETS);
+    if (!K::FEW) s.fault = 0;
   }
   __syncthreads();
+  if (threadIdx.x == 0) step(STEP_MET);
+  const uint32_t n = published_splits(p);
+  const bool offsets = K::form(p) == FORM_ALL_TO_ALL_VDEV_2D_OFFSET;
+  const u64 epoch = s.epoch;
+  const uint32_t share = s.share;
+  bool fine = true;
+  if (share == 0) {
+    fine = has_turn(s, p);
+    if (fine) {
+      if (!K::FEW && n > 0) publish_many<K>(s, p, epoch);
+      else if (warp == writer) publish_note(s, p, epoch, word, K::FEW ? n : 0, offsets);
+      if (warp == writer) step(STEP_PUBLISHED);
+    }
+  }
 
   u64 outcome = SHARE;
-  if (!s.fine) {
+  if (!fine || !arrive<K>(s, p, epoch, share == 0)) {
     outcome |= FAILED_WAIT;
   } else {
-    const u64 epoch = s.epoch;
-    const Role role = role_of(p, s.share, shares);
-    if (!verdict(s, p, epoch, tile(role, role.begin))) {
+    if (threadIdx.x == 0) step(STEP_ARRIVED);
+    const Role role = role_of(p, share, shares);
+    const bool good = verdict<K>(s, p, epoch, tile(role, role.begin));
+    if (threadIdx.x == 0) step(STEP_VERDICT);
+    if (!good) {
       outcome |= FAILED_VERDICT;
-    } else if (p.form != FORM_BARRIER) {
-      const bool result = s.share == shares - 1 && p.out_splits != 0 && p.n_splits != 0;
-      push(s, p, epoch, role);
-      if (result && few && threadIdx.x / 32 == blockDim.x / 32 - 1) write_result(OneWarp(), s, p, epoch);
-      if (result && !few) write_result_many(s, p, epoch);
+    } else if (moves) {
+      const bool result = share == shares - 1 && p.out_splits != 0 && n != 0;
+      push<K>(s, p, epoch, role);
+      if (result && (!K::FEW || warp == warps - 1)) write_result<K>(s, p, epoch);
     }
   }
 
   __syncthreads();
-  if (!first_warp) return;
-  if (outcome == SHARE && !s.fine) {
-    // A warp has stopped pushing; this sets the status where nobody has yet.
-    goes_on(p, p.done, turn.epoch, PHASE_DONE, turn.began, false);
-    outcome |= FAILED_WAIT;
+  if (threadIdx.x == 0) step(STEP_PUSHED);
+  if (warp == 0) {
+    if (outcome == SHARE && s.stopped) {
+      // A warp has stopped pushing; this sets the status where nobody has yet.
+      goes_on(p, {epoch, PHASE_DONE, s.began, false}, PushedSeen<S>{s, p});
+      outcome |= FAILED_WAIT;
+    }
+    // Behind the block's barrier each lane's fence covers what the other threads did: everything that this share pushed is
+    // delivered before its words are raised, and what it did at all comes before its count.
+    const bool raises = moves && outcome == SHARE && share < pushers_of(p, shares);
+    if (raises) release_sys<FENCE_PUSHED>();
+    else if (shares > 1) release_gpu<FENCE_EXCHANGE_COUNT>();
+    step(STEP_FENCED);
+    u64 counted = outcome;
+    if (shares > 1 && threadIdx.x == 0) counted += fetch_add_relaxed_gpu_u64(&record_of(p)->finished, outcome);
+    if (raises) raise_pushed(p, epoch, share);
+    step(STEP_RAISED);
+    if (threadIdx.x == 0) {
+      // What the others counted comes before what the last one does.
+      if (shares > 1 && (counted & SHARES) == shares) fence_acq_rel_gpu();
+      s.counted = counted;
+    }
   }
-  // All of this share's rows are delivered before its count is; the last share's fence hands on what the others counted.
-  fence_acq_rel_sys();
-  u64 counted = outcome;
-  if (shares > 1) {
-    if (threadIdx.x == 0) counted += fetch_add_relaxed_gpu_u64(&record_of(p)->finished, outcome);
-    counted = __shfl_sync(ALL, counted, 0);
-    if ((counted & SHARES) != shares) return;
-    fence_acq_rel_sys();
+  __syncthreads();
+  if (threadIdx.x == 0) step(STEP_COUNTED);
+  if ((s.counted & SHARES) != shares) return;
+
+  u64 failed = s.counted & ~SHARES;
+  if (failed == 0 && moves) {
+    bool came = true;
+#pragma unroll 1
+    for (uint32_t r = warp; r < p.ranks && came; r += warps)
+      if (r != p.rank) came = wait_pushed(s, p, r, {epoch, PHASE_DONE, s.began, true});
+    if (__syncthreads_or(!came)) failed = FAILED_WAIT;
+    if (threadIdx.x == 0) step(STEP_COMPLETE);
   }
-  end_operation(p, turn, counted & ~SHARES);
+  if (warp == 0) end_operation(p, epoch, failed);
 }
+
+}  // namespace
+
+#define SYMM_EXCHANGE(name, FORM, FEW)                                                                           \
+  extern "C" __global__ void __launch_bounds__(MAX_THREADS, 1) name(const __grid_constant__ ExchangeParams p) { \
+    __shared__ Shared<FEW> s;                                                                                    \
+    run<Kind<FORM, FEW>>(s, p);                                                                                  \
+  }
+
+SYMM_EXCHANGE(symm_exchange, 0, false)
+SYMM_EXCHANGE(symm_exchange_barrier, FORM_BARRIER, true)
+SYMM_EXCHANGE(symm_exchange_all_gather, FORM_ALL_GATHER, true)
+SYMM_EXCHANGE(symm_exchange_all_to_all, FORM_ALL_TO_ALL, true)
+SYMM_EXCHANGE(symm_exchange_vdev, FORM_ALL_TO_ALL_VDEV, true)
+SYMM_EXCHANGE(symm_exchange_vdev_2d, FORM_ALL_TO_ALL_VDEV_2D, true)
+SYMM_EXCHANGE(symm_exchange_vdev_2d_offset, FORM_ALL_TO_ALL_VDEV_2D_OFFSET, true)

@@ -27,6 +27,8 @@ __device__ __forceinline__ void end_operation(const ExchangeParams& p, const Sha
   LaunchRecord* record = record_of(p);
   for (uint32_t stage = 0; stage < stages; stage++) store_relaxed_gpu_u64(&record->stages[stage], 0);
   store_relaxed_gpu_u64(&record->epoch, 0);
+  // Of one stage all tickets are taken by now; of more the last block to leave puts them back.
+  if (stages == 1) store_relaxed_gpu_u32(&record->tickets, 0);
   // The count never falls: an operation that gives up in its ticket's wait may end before an earlier one.
   max_release_gpu_u64((void*)(p.mine + CONTEXT_COMPLETED), epoch);
 }
@@ -35,6 +37,8 @@ __device__ __forceinline__ void end_operation(const ExchangeParams& p, const Sha
 template <typename E>
 __device__ __forceinline__ void run(Shared& s, const ReduceParams& q) {
   constexpr bool SUMS = !is_void<E>::value;
+  wait_for_stream();
+  let_stream_go_on();
   const ExchangeParams& p = q.exchange;
   LaunchRecord* record = record_of(p);
   const bool first_warp = threadIdx.x < 32;
@@ -43,6 +47,7 @@ __device__ __forceinline__ void run(Shared& s, const ReduceParams& q) {
   const bool gathers = SUMS && p.form == FORM_TWO_SHOT_ALL_REDUCE_OUT;
   const uint32_t work = brings, stages = 1 + brings + gathers;
 
+  // With one stage there is one share for every block.
   for (;;) {
     if (threadIdx.x == 0) {
       s.began = now_ns();
@@ -50,7 +55,7 @@ __device__ __forceinline__ void run(Shared& s, const ReduceParams& q) {
       if (s.ticket == 0) {
         s.epoch = take_epoch(p, s.began);
         // Release: whoever sees the epoch sees what the operation before left.
-        store_release_gpu_u64(&record->epoch, s.epoch);
+        if (stages * shares > 1) store_release_gpu_u64(&record->epoch, s.epoch);
       } else if (s.ticket < stages * shares) {
         // Bounded by the deadline of the block that holds ticket 0, which is running.
         u64 epoch;
@@ -61,6 +66,7 @@ __device__ __forceinline__ void run(Shared& s, const ReduceParams& q) {
     }
     __syncthreads();
     if (s.ticket >= stages * shares) break;
+    step(STEP_MET);
     const uint32_t stage = s.ticket / shares, share = s.ticket % shares;
     const u64 epoch = s.epoch;
     const bool skip = epoch & SKIP, bringing = brings && stage == 0;
@@ -73,33 +79,42 @@ __device__ __forceinline__ void run(Shared& s, const ReduceParams& q) {
     } else if (stage == work) {
       if (share == 0) {
         if (stage > 0) await_stage(record, 0, shares);
-        if (first_warp) publish(q, epoch);
+        step(STEP_PREPARED);
+        if (first_warp) publish(q, epoch, stage > 0);
       }
-      if (!wait_all(s, p, p.arrival, epoch, PHASE_ARRIVAL, share == 0)) {
+      if (!read_notes(s, p, {epoch, PHASE_ARRIVAL, s.began, share == 0})) {
         outcome |= FAILED_WAIT;
       } else if (!verdict(s, q, epoch)) {
         outcome |= FAILED_VERDICT;
       } else {
+        step(STEP_VERDICT);
         if constexpr (SUMS) add_up<E>(s, q, share, shares);
         else broadcast(s, q, share, shares);
       }
-    } else if (!wait_all(s, p, p.done, epoch, PHASE_DONE, share == 0)) {
+    } else if (!wait_all(s, p, p.done, {epoch, PHASE_DONE, s.began, share == 0}) ||
+               !read_notes(s, p, {epoch, PHASE_ARRIVAL, s.began, share == 0})) {
       outcome |= FAILED_WAIT;
     } else {
-      find_buffers(s, q, epoch);
+      find_buffers(s, q);
       gather(s, q, share, shares);
     }
 
+    step(STEP_PUSHED);
     __syncthreads();
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0 && stages * shares == 1) s.counted = outcome;
+    if (threadIdx.x == 0 && stages * shares > 1) {
       // All that this share has read and written comes before its count, and what other shares counted before what follows.
-      fence_acq_rel_sys();
+      release_gpu<FENCE_REDUCE_COUNT>();
       s.counted = fetch_add_relaxed_gpu_u64(&record->stages[stage], outcome) + outcome;
       fence_acq_rel_gpu();
     }
     __syncthreads();
-    if ((s.counted & SHARES) != shares || bringing) continue;
+    if ((s.counted & SHARES) != shares || bringing) {
+      if (stages == 1) return;
+      continue;
+    }
     // The last share of the stage.
+    step(STEP_COUNTED);
     const bool last = stage == stages - 1;
     u64 failed = s.counted & ~SHARES;
     // Shares of earlier stages may still be on their way out, all of them in blocks that run.
@@ -114,13 +129,14 @@ __device__ __forceinline__ void run(Shared& s, const ReduceParams& q) {
         // The counts of the other shares were acquired; the flags hand what those did on to whoever sees them.
         raise_flags(p, flags, epoch);
         const u64 phase = stage == work ? PHASE_DONE : PHASE_GATHERED;
-        if (last && !wait_members(p, flags, epoch, phase, s.began, true)) failed = FAILED_WAIT;
+        if (last && !wait_members(p, flags, {epoch, phase, s.began, true})) failed = FAILED_WAIT;
       }
       if (last) end_operation(p, s, stages, failed);
     }
+    if (stages == 1) return;
     __syncthreads();
   }
-  // Every block takes exactly one ticket too many; whoever takes the last of those is the last to touch the count.
+  // Every block of a launch with stages takes exactly one ticket too many; whoever takes the last of those is the last to touch the count.
   if (threadIdx.x == 0 && s.ticket == (stages + 1) * shares - 1) store_relaxed_gpu_u32(&record->tickets, 0);
 }
 

@@ -1,4 +1,5 @@
 // Signals of a pad: PyTorch's put_signal and wait_signal, and waits on the 64-bit user signals. One thread each.
+#include "steps.cuh"
 #include "symm/params.cuh"
 #include "symm/wait.cuh"
 
@@ -11,7 +12,8 @@ extern "C" __global__ void symm_pad_signal(const __grid_constant__ PadSignalPara
   const Status status = {(StatusRecord*)p.status.device, (StatusRecord*)p.status.host};
   if (!status_ok(status)) return;
   // What this stream wrote before must be there for whoever sees the slot change.
-  fence_acq_rel_sys();
+  release_sys<FENCE_PAD_SIGNAL>();
+  step(STEP_PREPARED);
   Failure failure = {STATUS_TIMEOUT, p.op, PHASE_SIGNAL, p.pe, p.late, p.from, 0, 0};
   wait_word(
       status, p.limit_ns, failure, [&] { return (u64)cas_acq_rel_sys_u32((void*)p.slot, p.from, p.to); },

@@ -3,7 +3,7 @@
 //! Splits are known on the GPU only, so a launch is sized for what its input could hold, and the kernel cuts the rows
 //! that there are into pieces for the warps that it has.
 
-/// Threads of a block of the exchange kernel where rows are moved; a barrier takes one warp.
+/// Threads of a block of the exchange kernel where rows are moved; a barrier takes two warps.
 pub const EXCHANGE_THREADS: u32 = 1024;
 
 /// Threads of a block of the reduction kernel: few enough that each has registers for a vector of eight members.
@@ -14,6 +14,12 @@ const BLOCK_ROUND: u64 = 32 * 512;
 
 /// Blocks with which one-directional stores come within 2 % of what more blocks reach on NVLink.
 const PUT_BLOCKS: u32 = 64;
+
+/// A kernel that starts early holds at most one in so many of the multiprocessors.
+const EARLY_PART: u32 = 4;
+
+/// Shares of a launch that may push to others (`MAX_PUSHERS` in `include/symm/exchange.cuh`).
+const MAX_PUSHERS: u32 = 256;
 
 /// Up to this many blocks do not fill the links.
 const LINK_BLOCKS: u64 = 24;
@@ -30,12 +36,12 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Whether the kernel may start, and then wait, before the one ahead of it in the stream has ended: only one warp may.
+    /// Whether the kernel may start, and then wait, before the one ahead of it in the stream has ended: only a small one may.
     ///
     /// Kernels that wait for peers let their successor start at once. A successor of many blocks would then hold the GPU
     /// against the very kernel that a peer, or another stream here, still has to run for the wait to end.
-    pub fn starts_early(self) -> bool {
-        self.blocks == 1 && self.threads <= 32
+    pub fn starts_early(self, multiprocessors: u32) -> bool {
+        (self.blocks == 1 && self.threads <= 64) || self.blocks.saturating_mul(EARLY_PART) <= multiprocessors
     }
 }
 
@@ -50,7 +56,7 @@ pub struct Limits {
 
 impl Limits {
     fn blocks(self) -> u32 {
-        let all = self.multiprocessors.max(1);
+        let all = self.multiprocessors.clamp(1, MAX_PUSHERS);
         if self.max_blocks == 0 { all } else { self.max_blocks.min(all) }
     }
 }
@@ -76,7 +82,7 @@ pub fn exchange(bytes: u64, ranks: u32, limits: Limits) -> Launch {
         };
         u32::try_from(share.clamp(1, blocks - 1)).unwrap_or(1)
     };
-    Launch { blocks, threads: if bytes == 0 { 32 } else { EXCHANGE_THREADS }, remote }
+    Launch { blocks, threads: if bytes == 0 { 64 } else { EXCHANGE_THREADS }, remote }
 }
 
 /// A broadcast or reduction in which a PE reads `bytes` bytes of each buffer that it reads.
@@ -164,14 +170,17 @@ mod tests {
     }
 
     #[test]
-    fn a_barrier_is_one_warp() {
-        assert_eq!(exchange(0, 8, H200), Launch { blocks: 1, threads: 32, remote: 0 });
+    fn a_barrier_is_two_warps() {
+        assert_eq!(exchange(0, 8, H200), Launch { blocks: 1, threads: 64, remote: 0 });
     }
 
     #[test]
-    fn only_one_warp_starts_early() {
-        assert!(exchange(0, 8, H200).starts_early() && copy(8, H200).starts_early());
-        assert!(!exchange(1, 2, H200).starts_early() && !copy(513, H200).starts_early());
+    fn only_small_launches_start_early() {
+        let early = |l: Launch| l.starts_early(132);
+        assert!(early(exchange(0, 8, H200)) && early(copy(8, H200)) && early(exchange(8 * 14336, 2, H200)));
+        assert!(!early(exchange(1 << 20, 2, H200)) && !early(copy(1 << 20, H200)));
+        let one = Limits { multiprocessors: 1, max_blocks: 0 };
+        assert!(exchange(0, 8, one).starts_early(1) && !exchange(1 << 20, 2, one).starts_early(1));
     }
 
     #[test]

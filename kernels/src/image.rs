@@ -18,8 +18,21 @@ pub enum Entry {
     WaitUntil,
     /// `barrier` of a handle: [`BarrierParams`](crate::params::BarrierParams), one warp.
     Barrier,
-    /// Every collective: [`ExchangeParams`](crate::params::ExchangeParams), at most [`EXCHANGE_THREADS`](crate::geometry::EXCHANGE_THREADS).
+    /// Every collective of the exchange protocol, with any number of splits:
+    /// [`ExchangeParams`](crate::params::ExchangeParams), at most [`EXCHANGE_THREADS`](crate::geometry::EXCHANGE_THREADS).
     Exchange,
+    /// `barrier` of a context of at most [`FEW_RANKS`](crate::params::FEW_RANKS) members; as all below, otherwise as `Exchange`.
+    ExchangeBarrier,
+    /// `all_gather`.
+    ExchangeAllGather,
+    /// `all_to_all`.
+    ExchangeAllToAll,
+    /// `all_to_all_vdev`; this and those below with at most [`FEW_SPLITS`](crate::params::FEW_SPLITS) splits a member.
+    ExchangeVdev,
+    /// `all_to_all_vdev_2d`.
+    ExchangeVdev2d,
+    /// `all_to_all_vdev_2d_offset`.
+    ExchangeVdev2dOffset,
     /// `broadcast`, and reductions that take part with an invalid argument: [`ReduceParams`](crate::params::ReduceParams),
     /// [`REDUCE_THREADS`](crate::geometry::REDUCE_THREADS).
     Broadcast,
@@ -55,13 +68,19 @@ pub enum Entry {
 }
 
 /// Every kernel, in the order of [`Entry`].
-pub const ENTRIES: [Entry; 21] = [
+pub const ENTRIES: [Entry; 27] = [
     Entry::Put,
     Entry::Get,
     Entry::PadSignal,
     Entry::WaitUntil,
     Entry::Barrier,
     Entry::Exchange,
+    Entry::ExchangeBarrier,
+    Entry::ExchangeAllGather,
+    Entry::ExchangeAllToAll,
+    Entry::ExchangeVdev,
+    Entry::ExchangeVdev2d,
+    Entry::ExchangeVdev2dOffset,
     Entry::Broadcast,
     Entry::ReduceF16,
     Entry::ReduceBf16,
@@ -86,7 +105,6 @@ impl Entry {
             Entry::Put | Entry::Get => "copy",
             Entry::PadSignal | Entry::WaitUntil => "signal",
             Entry::Barrier => "barrier",
-            Entry::Exchange => "exchange",
             Entry::TakeCopy
             | Entry::TakeF16
             | Entry::TakeBf16
@@ -95,8 +113,41 @@ impl Entry {
             | Entry::TakeI32
             | Entry::TakeI64 => "take",
             Entry::Plan => "plan",
-            _ => "reduce",
+            Entry::Broadcast
+            | Entry::ReduceF16
+            | Entry::ReduceBf16
+            | Entry::ReduceF32
+            | Entry::ReduceF64
+            | Entry::ReduceI32
+            | Entry::ReduceI64 => "reduce",
+            _ => "exchange",
         }
+    }
+
+    /// Whether the kernel begins with `wait_for_stream`, so that it may be launched before the one ahead of it has ended.
+    pub const fn waits_for_stream(self) -> bool {
+        matches!(
+            self,
+            Entry::Put
+                | Entry::Get
+                | Entry::PadSignal
+                | Entry::WaitUntil
+                | Entry::Barrier
+                | Entry::Exchange
+                | Entry::ExchangeBarrier
+                | Entry::ExchangeAllGather
+                | Entry::ExchangeAllToAll
+                | Entry::ExchangeVdev
+                | Entry::ExchangeVdev2d
+                | Entry::ExchangeVdev2dOffset
+                | Entry::Broadcast
+                | Entry::ReduceF16
+                | Entry::ReduceBf16
+                | Entry::ReduceF32
+                | Entry::ReduceF64
+                | Entry::ReduceI32
+                | Entry::ReduceI64
+        )
     }
 
     /// Symbol of the kernel in its image.
@@ -108,6 +159,12 @@ impl Entry {
             Entry::WaitUntil => c"symm_wait_until",
             Entry::Barrier => c"symm_barrier",
             Entry::Exchange => c"symm_exchange",
+            Entry::ExchangeBarrier => c"symm_exchange_barrier",
+            Entry::ExchangeAllGather => c"symm_exchange_all_gather",
+            Entry::ExchangeAllToAll => c"symm_exchange_all_to_all",
+            Entry::ExchangeVdev => c"symm_exchange_vdev",
+            Entry::ExchangeVdev2d => c"symm_exchange_vdev_2d",
+            Entry::ExchangeVdev2dOffset => c"symm_exchange_vdev_2d_offset",
             Entry::Broadcast => c"symm_broadcast",
             Entry::ReduceF16 => c"symm_reduce_f16",
             Entry::ReduceBf16 => c"symm_reduce_bf16",

@@ -174,6 +174,10 @@ params! {
         slots: u64,
         /// Bytes of a slot.
         slot_bytes: u64,
+        /// Offset of the notes.
+        notes: u64,
+        /// Offset of the pushed words.
+        pushed: u64,
         /// Zero: the first word of the header that is published; the kernel fills it in. The words up to `header_end` are
         /// that header, in its order.
         epoch: u64,
@@ -442,6 +446,11 @@ pub const RECORD_BYTES: usize = size_of::<LaunchRecord>();
 /// Bytes of one stage through which the network takes what lies outside the symmetric heap (`STAGE_BYTES` in
 /// `cu/nvshmem/net.cuh`).
 pub const STAGE_BYTES: usize = 512 * 1024;
+
+/// Splits that a note holds (`FEW_SPLITS` in `include/symm/exchange.cuh`), and members whose notes with splits a block keeps.
+pub const FEW_SPLITS: u64 = 32;
+/// See [`FEW_SPLITS`].
+pub const FEW_RANKS: u64 = 32;
 
 /// Members that the exchange kernel takes (`MAX_RANKS` in `include/symm/exchange.cuh`).
 pub const MAX_RANKS: usize = 128;

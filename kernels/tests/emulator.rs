@@ -26,6 +26,9 @@ type Change = (&'static str, &'static str, &'static str);
 
 /// The only line that a host compiler cannot be given a meaning for.
 const SHARED: (&str, &str) = ("__shared__ Shared s;", "Shared& s = *(Shared*)current_block->shared;");
+/// The same where the kernels of a file keep different things.
+const SHARED_FEW: (&str, &str) =
+    ("__shared__ Shared<FEW> s;", "Shared<FEW>& s = *(Shared<FEW>*)current_block->shared;");
 
 fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
@@ -89,7 +92,7 @@ fn emulate(name: &str, changes: &[Change], amount: &str) -> io::Result<()> {
 
 #[test]
 fn the_exchange_does_what_the_oracle_says() {
-    emulate("exchange", &[("exchange.cu", SHARED.0, SHARED.1)], "4").unwrap();
+    emulate("exchange", &[("exchange.cu", SHARED_FEW.0, SHARED_FEW.1)], "4").unwrap();
 }
 
 #[test]

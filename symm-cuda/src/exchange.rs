@@ -5,7 +5,7 @@ use symm_core::backend::{Exchange, ExchangeOutput, Form};
 use symm_core::status::fault;
 use symm_kernels::Entry;
 use symm_kernels::geometry::{Limits, exchange};
-use symm_kernels::params::{ExchangeParams, near};
+use symm_kernels::params::{ExchangeParams, FEW_RANKS, FEW_SPLITS, near};
 
 use crate::backend::Cuda;
 use crate::handle::RawContext;
@@ -32,6 +32,8 @@ pub(crate) fn protocol(
         aborted: l.aborted as u64,
         slots: l.slots as u64,
         slot_bytes: l.slot_bytes as u64,
+        notes: l.notes as u64,
+        pushed: l.pushed as u64,
         form: x.form.code(),
         dtype: u64::from(x.dtype.code()),
         row_bytes: x.row_bytes as u64,
@@ -100,6 +102,22 @@ pub(crate) fn exchange_params(
     Ok(params)
 }
 
+/// The kernel for a form: its own where notes hold all that is published, else the one for any number of splits.
+fn entry(form: Form, params: &ExchangeParams) -> Entry {
+    if u64::from(params.ranks) > FEW_RANKS || params.n_splits > FEW_SPLITS {
+        return Entry::Exchange;
+    }
+    match form {
+        Form::Barrier => Entry::ExchangeBarrier,
+        Form::AllGather => Entry::ExchangeAllGather,
+        Form::AllToAll => Entry::ExchangeAllToAll,
+        Form::AllToAllVdev => Entry::ExchangeVdev,
+        Form::AllToAllVdev2d => Entry::ExchangeVdev2d,
+        Form::AllToAllVdev2dOffset => Entry::ExchangeVdev2dOffset,
+        _ => Entry::Exchange,
+    }
+}
+
 impl Cuda {
     /// # Safety
     /// As [`Backend::exchange`](symm_core::Backend::exchange).
@@ -139,6 +157,6 @@ impl Cuda {
         }
         // SAFETY: the parameters are the kernel's; tables and regions live as long as context and handle, and the caller
         // promises the addresses of the descriptor.
-        unsafe { self.kernels.launch(Entry::Exchange, launch, stream, &params) }
+        unsafe { self.kernels.launch(entry(x.form, &params), launch, stream, &params) }
     }
 }

@@ -69,8 +69,10 @@ impl Kernels {
         stream: &Stream,
         params: &P,
     ) -> Result<()> {
+        let early = entry.waits_for_stream() && launch.starts_early(stream.0.shared.device.multiprocessors);
+        let function = self.functions[entry as usize] as CUfunction;
         // SAFETY: the caller promises the same, and the function is loaded.
-        unsafe { self.launch_raw(self.functions[entry as usize] as CUfunction, launch, stream, params) }
+        unsafe { self.launch_early(function, launch, stream, params, early) }
     }
 
     /// Enqueues a kernel that is loaded.
@@ -83,6 +85,24 @@ impl Kernels {
         launch: Launch,
         stream: &Stream,
         params: &P,
+    ) -> Result<()> {
+        // SAFETY: the caller promises the same.
+        unsafe {
+            self.launch_early(function, launch, stream, params, launch.blocks == 1 && launch.threads <= 32)
+        }
+    }
+
+    /// Enqueues a kernel, `early` if it begins with `wait_for_stream` and is small.
+    ///
+    /// # Safety
+    /// As [`launch_raw`](Self::launch_raw).
+    unsafe fn launch_early<P: Copy>(
+        &self,
+        function: CUfunction,
+        launch: Launch,
+        stream: &Stream,
+        params: &P,
+        early: bool,
     ) -> Result<()> {
         stream.0.shared.device.enter()?;
         let mut arguments = [std::ptr::from_ref(params).cast_mut().cast()];
@@ -101,7 +121,7 @@ impl Kernels {
             sharedMemBytes: 0,
             hStream: stream.cu_stream(),
             attrs: &raw mut attribute,
-            numAttrs: u32::from(self.early_starts && launch.starts_early()),
+            numAttrs: u32::from(self.early_starts && early),
         };
         // SAFETY: the function is loaded; the driver copies the parameters, of the size that the kernel has, before it
         // returns and writes nothing to them; the caller promises the addresses.

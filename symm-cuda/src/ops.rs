@@ -14,7 +14,7 @@ use crate::result::BACKEND;
 use crate::stream::Stream;
 
 const ONE_THREAD: Launch = Launch { blocks: 1, threads: 1, remote: 0 };
-const ONE_WARP: Launch = Launch { blocks: 1, threads: 32, remote: 0 };
+const TWO_WARPS: Launch = Launch { blocks: 1, threads: 64, remote: 0 };
 
 /// A limit as kernels take it.
 pub(crate) fn nanoseconds(limit: Duration) -> u64 {
@@ -178,6 +178,6 @@ impl Cuda {
             rank: u32::try_from(handle.rank).unwrap_or(u32::MAX),
         };
         // SAFETY: the parameters are the kernel's; tables and pads live as long as the handle.
-        unsafe { self.kernels.launch(Entry::Barrier, ONE_WARP, stream, &params) }
+        unsafe { self.kernels.launch(Entry::Barrier, TWO_WARPS, stream, &params) }
     }
 }

@@ -15,7 +15,7 @@ __device__ __forceinline__ u64 pad(const BarrierParams& p, uint32_t rank) {
 
 // Whether the wait is to go on: no failure, and the deadline has not passed. The whole warp.
 __device__ __noinline__ bool goes_on(const BarrierParams& p, const Status& status, u64 mine, u64 epoch, u64 began) {
-  const unsigned lane = threadIdx.x;
+  const unsigned lane = threadIdx.x & 31;
   const u64 waited = __shfl_sync(ALL, now_ns() - began, 0);
   const bool fine = lane != 0 || status_ok_in_wait(status, waited);
   if (!__all_sync(ALL, fine)) return false;
@@ -43,7 +43,7 @@ __device__ __noinline__ bool goes_on(const BarrierParams& p, const Status& statu
 __device__ __forceinline__ bool wait_words(const BarrierParams& p, const Status& status, u64 mine, u64 epoch, u64 began) {
   for (uint32_t look = 1;; look++) {
     bool late = false;
-    for (uint32_t r = threadIdx.x; r < p.ranks; r += 32)
+    for (uint32_t r = threadIdx.x & 31; r < p.ranks; r += 32)
       late |= load_acquire_sys_u64((const void*)(mine + p.words + 8 * r)) < epoch;
     if (!__any_sync(ALL, late)) return true;
     if (look % LOOKS == 0 && !goes_on(p, status, mine, epoch, began)) return false;

@@ -1,10 +1,11 @@
-// What all parts of the exchange kernel share.
+// What all parts of the exchange kernels share.
 //
 // The work of a launch is cut into as many shares as it has blocks, and a block does the share that its atomic ticket
 // names: share 0 belongs to whoever came first. Blocks wait for flags of other PEs, and for the epoch, which the block
 // with share 0 announces: never for a block that may not have started. So one resident block at a time is enough.
 #pragma once
 
+#include "../steps.cuh"
 #include "symm/exchange.cuh"
 #include "symm/params.cuh"
 #include "symm/status.cuh"
@@ -17,8 +18,8 @@ constexpr int MAX_THREADS = 1024;
 constexpr int MAX_WARPS = MAX_THREADS / 32;
 constexpr unsigned ALL = 0xffffffffu;
 
-// Splits of one PE that a warp reads, checks and publishes by itself, one a lane; more take the whole block.
-constexpr uint32_t WARP_SPLITS = 32;
+// Members of a team whose notes a block keeps with their splits.
+constexpr uint32_t FEW_RANKS = 32;
 
 // LaunchRecord::finished counts the shares that ended, and those that failed for each reason.
 constexpr u64 SHARE = 1;
@@ -26,27 +27,56 @@ constexpr u64 SHARES = 0xffff;
 constexpr u64 FAILED_WAIT = 1ull << 16;     // a deadline, a peer that gave up, a failure set by somebody else
 constexpr u64 FAILED_VERDICT = 1ull << 40;  // all members reach the same verdict: nobody waits for anybody
 
-// LaunchRecord::epoch of an operation that does nothing: the team had failed, or the wait for its turn did.
-constexpr u64 EPOCH_SKIP = 1ull << 63;
+// A kernel is compiled for one form (`FORM`; 0: whichever the parameters name), and either for notes that hold all splits of
+// at most FEW_RANKS members (`FEW_`) or for any number of them. The host chooses (symm_kernels::Entry).
+template <uint32_t FORM, bool FEW_>
+struct Kind {
+  static constexpr bool FEW = FEW_;
+  // Whether many splits are published with the header before them, for members that no note reaches.
+  static constexpr bool HEADERS = false;
+  // Whether splits say where rows go, and all of them are kept in shared memory.
+  static constexpr bool NARROW = FEW_ && FORM >= FORM_ALL_TO_ALL_VDEV;
+  static __device__ __forceinline__ uint32_t form(const ExchangeParams& p) { return FORM == 0 ? (uint32_t)p.form : FORM; }
+};
 
-struct Shared {
-  // Of the share, from the warp that waited.
-  u64 epoch;
-  uint32_t share;
-  uint32_t fine;
-  // Scans and sums.
+// For scans, sums and the best finding over a block.
+struct Scratch {
   u64 warp_sums[MAX_WARPS];
   u64 total;
-  // The best finding.
   u64 best;
   u64 fault, a, b;
+};
+
+template <bool FEW>
+struct Shared {
+  static constexpr uint32_t RANKS = FEW ? FEW_RANKS : (uint32_t)MAX_RANKS;
+  static constexpr uint32_t COLUMNS = FEW ? FEW_SPLITS : (uint32_t)MAX_THREADS;
+  // Of the share, from the thread that took its tickets.
+  u64 epoch;
+  u64 began;  // when the stream reached the operation
+  uint32_t share;
+  uint32_t stopped;  // a warp stopped pushing
+  u64 code, ended;    // the status and the completed count as share 0 saw them
+  u64 counted;
+  // What the members published; splits only if they are few. index = rank
+  u64 header[RANKS][HEADER_WORDS];
+  uint32_t pushers[RANKS];
+  long long splits[FEW ? RANKS : 1][FEW_SPLITS];
+  long long starts[FEW_SPLITS];  // this PE's offsets, if they are few
+  // The same splits where all of them are narrow, as nearly always.
+  uint32_t rows[FEW ? RANKS : 1][FEW_SPLITS];
+  uint32_t before[FEW_SPLITS];  // this PE's, and of these the sum of all before each one
+  uint32_t wide;                // one is not narrow
+  // What this PE found wrong with its own splits.
+  u64 fault, fault_a, fault_b;
+  Scratch scratch;
   // Bytes for each group of columns, in push order.
-  u64 bytes_to[MAX_RANKS];
+  u64 bytes_to[RANKS];
   // Of the columns of a tile, in push order; as many as a block has threads.
-  u64 src[MAX_THREADS];     // address in the input
-  u64 dst[MAX_THREADS];     // address in the destination's output
-  u64 bytes[MAX_THREADS];
-  u64 pieces[MAX_THREADS];  // pieces of all columns before this one
+  u64 src[COLUMNS];    // address in the input
+  u64 dst[COLUMNS];    // address in the destination's output
+  u64 bytes[COLUMNS];
+  uint32_t pieces[FEW ? 1 : COLUMNS];  // pieces of all columns before this one
 };
 
 __device__ __forceinline__ Status status_of(const ExchangeParams& p) {
@@ -67,24 +97,47 @@ __device__ __forceinline__ u64 out_buffer(const ExchangeParams& p, uint32_t rank
 
 __device__ __forceinline__ u64 member(const ExchangeParams& p, uint32_t rank) { return ((const u64*)p.members)[rank]; }
 
+__device__ __forceinline__ uint32_t published_splits(const ExchangeParams& p) { return (uint32_t)p.n_splits; }
+
 // The destination of the `step`-th group of columns: from the right neighbour round to this PE itself.
 __device__ __forceinline__ uint32_t destination(const ExchangeParams& p, uint32_t step) {
   const uint32_t d = p.rank + 1 + step;
   return d < p.ranks ? d : d - p.ranks;
 }
 
-// Address of the slot in `owner`'s copy of the context that `writer` publishes into.
-__device__ __forceinline__ u64 slot(const ExchangeParams& p, uint32_t owner, u64 epoch, uint32_t writer) {
-  return region(p, owner) + p.slots + ((epoch & 1) * p.ranks + writer) * p.slot_bytes;
+// Offset, in a context, of the note that `writer` publishes for `epoch`.
+__device__ __forceinline__ u64 note_of(const ExchangeParams& p, u64 epoch, uint32_t writer) {
+  return p.notes + ((epoch & 1) * p.ranks + writer) * NOTE_BYTES;
 }
 
-// What `writer` published here, and its splits.
-__device__ __forceinline__ const Header* header_from(const ExchangeParams& p, u64 epoch, uint32_t writer) {
-  return (const Header*)(p.mine + p.slots + ((epoch & 1) * p.ranks + writer) * p.slot_bytes);
+// Offset of the slot that `writer` publishes many splits into, behind room for a header.
+__device__ __forceinline__ u64 slot(const ExchangeParams& p, u64 epoch, uint32_t writer) {
+  return p.slots + ((epoch & 1) * p.ranks + writer) * p.slot_bytes;
 }
 
-__device__ __forceinline__ const long long* splits_from(const ExchangeParams& p, u64 epoch, uint32_t writer) {
-  return (const long long*)(header_from(p, epoch, writer) + 1);
+// Offset of the word that `writer` raises when its `share` has pushed.
+__device__ __forceinline__ u64 pushed(const ExchangeParams& p, uint32_t writer, uint32_t share) {
+  return p.pushed + (writer * MAX_PUSHERS + share) * 8;
+}
+
+// This PE's offsets, if they are many.
+__device__ __forceinline__ long long* many_starts(const ExchangeParams& p) { return (long long*)(p.local + sizeof(ContextLocal)); }
+
+__device__ __forceinline__ const long long* many_splits(const ExchangeParams& p, u64 epoch, uint32_t writer) {
+  return (const long long*)(p.mine + slot(p, epoch, writer) + sizeof(Header));
+}
+
+// Split `index` of what `writer` published.
+template <bool FEW>
+__device__ __forceinline__ long long split_of(const Shared<FEW>& s, const ExchangeParams& p, u64 epoch, uint32_t writer, u64 index) {
+  if constexpr (FEW) return s.splits[writer][index];
+  else return many_splits(p, epoch, writer)[index];
+}
+
+template <bool FEW>
+__device__ __forceinline__ u64 start_of(const Shared<FEW>& s, const ExchangeParams& p, u64 index) {
+  if constexpr (FEW) return (u64)s.starts[index];
+  else return (u64)many_starts(p)[index];
 }
 
 // More rows than any memory holds, and few enough that sums over all columns of all members do not wrap: a wild split or
@@ -92,6 +145,9 @@ __device__ __forceinline__ const long long* splits_from(const ExchangeParams& p,
 constexpr u64 MAX_ROWS = 1ull << 40;
 
 __device__ __forceinline__ u64 at_most(u64 value, u64 limit) { return value < limit ? value : limit; }
+
+// A split of fewer rows than this is narrow: sums over all notes that a block keeps fit 32 bits.
+constexpr u64 NARROW_ROWS = 1ull << 21;
 
 // A split as rows; a negative one is refused by whoever published it.
 __device__ __forceinline__ u64 as_rows(long long split) { return split < 0 ? 0 : at_most((u64)split, MAX_ROWS); }

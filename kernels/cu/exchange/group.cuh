@@ -19,14 +19,12 @@ __device__ __forceinline__ void note(Finding& best, u64 key, u64 fault, u64 a, u
 }
 
 struct OneWarp {
-  static constexpr int BATCH = WARP_SPLITS / 32;
-
   __device__ __forceinline__ uint32_t index() const { return threadIdx.x & 31; }
   __device__ __forceinline__ uint32_t size() const { return 32; }
   __device__ __forceinline__ void meet() const { __syncwarp(); }
 
   // The lowest key of all findings, with its numbers, for every thread. Keys of different threads differ.
-  __device__ __forceinline__ Finding lowest(Shared&, const Finding& mine) const {
+  __device__ __forceinline__ Finding lowest(Scratch&, const Finding& mine) const {
     if (!__any_sync(ALL, mine.key != NO_FINDING)) return {NO_FINDING, 0, 0, 0};
     const u64 key = warp_min_wide(mine.key);
     const int who = __ffs(__ballot_sync(ALL, mine.key == key)) - 1;
@@ -34,20 +32,18 @@ struct OneWarp {
   }
 
   // The sum, for every thread; saturates.
-  __device__ __forceinline__ u64 sum(Shared&, u64 value) const { return warp_sum(value); }
+  __device__ __forceinline__ u64 sum(Scratch&, u64 value) const { return warp_sum(value); }
 
   // Exclusive prefix sum; `total` becomes the sum.
-  __device__ __forceinline__ u64 scan(Shared&, u64 value, u64& total) const { return warp_scan<u64>(value, total); }
+  __device__ __forceinline__ u64 scan(Scratch&, u64 value, u64& total) const { return warp_scan<u64>(value, total); }
 };
 
 struct WholeBlock {
-  static constexpr int BATCH = 1;
-
   __device__ __forceinline__ uint32_t index() const { return threadIdx.x; }
   __device__ __forceinline__ uint32_t size() const { return blockDim.x; }
   __device__ __forceinline__ void meet() const { __syncthreads(); }
 
-  __device__ __forceinline__ Finding lowest(Shared& s, const Finding& mine) const {
+  __device__ __forceinline__ Finding lowest(Scratch& s, const Finding& mine) const {
     const bool mine_is_one = mine.key != NO_FINDING;
     if (!__syncthreads_or(mine_is_one)) return {NO_FINDING, 0, 0, 0};
     if (threadIdx.x == 0) s.best = NO_FINDING;
@@ -63,7 +59,7 @@ struct WholeBlock {
     return {s.best, s.fault, s.a, s.b};
   }
 
-  __device__ __forceinline__ u64 sum(Shared& s, u64 value) const {
+  __device__ __forceinline__ u64 sum(Scratch& s, u64 value) const {
     const u64 of_warp = warp_sum(value);
     __syncthreads();  // whoever still reads the sums before
     if ((threadIdx.x & 31) == 0) s.warp_sums[threadIdx.x / 32] = of_warp;
@@ -73,7 +69,7 @@ struct WholeBlock {
     return all;
   }
 
-  __device__ __forceinline__ u64 scan(Shared& s, u64 value, u64& total) const {
+  __device__ __forceinline__ u64 scan(Scratch& s, u64 value, u64& total) const {
     const uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32;
     const u64 upto = warp_scan_upto(value);
     __syncthreads();  // whoever still reads the sums before
@@ -90,6 +86,17 @@ struct WholeBlock {
     return s.warp_sums[warp] + upto - value;
   }
 };
+
+template <bool FEW>
+struct Choice {
+  typedef OneWarp Group;
+};
+template <>
+struct Choice<false> {
+  typedef WholeBlock Group;
+};
+template <bool FEW>
+using GroupOf = typename Choice<FEW>::Group;
 
 }  // namespace exchange
 }  // namespace symm

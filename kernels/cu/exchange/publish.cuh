@@ -6,174 +6,197 @@
 namespace symm {
 namespace exchange {
 
-__device__ __forceinline__ uint32_t published_splits(const ExchangeParams& p) { return (uint32_t)p.n_splits; }
-
-__device__ __forceinline__ long long read_once(const long long* at) { return *(const volatile long long*)at; }
-
-// The splits that a thread of a group holds in registers, and the offsets where the form has them: one batch of them.
-template <typename Group>
-struct Held {
-  long long split[Group::BATCH], start[Group::BATCH];
+// The columns of a share, and which part of their pieces is its own.
+struct Role {
+  u64 begin, end;   // columns
+  uint32_t index;   // of this share among those with the same columns
+  uint32_t shares;  // how many those are
 };
 
-// Reads the batch that begins with split `base`, all of it under way at once.
-template <typename Group>
-__device__ __forceinline__ Held<Group> read_splits(const Group& g, const ExchangeParams& p, uint32_t base) {
-  const uint32_t n = published_splits(p);
-  const bool offsets = p.form == FORM_ALL_TO_ALL_VDEV_2D_OFFSET;
-  const long long* in = (const long long*)p.in_splits;
-  Held<Group> held;
-#pragma unroll
-  for (int i = 0; i < Group::BATCH; i++) {
-    const uint32_t k = base + i * g.size() + g.index();
-    held.split[i] = k < n ? read_once(in + k) : 0;
-    held.start[i] = k < n && offsets ? read_once(in + n + k) : 0;
-  }
-  return held;
+// The first shares push to other PEs, since the links are the bottleneck; the rest copy this PE's own rows. One share
+// alone does both.
+__device__ __forceinline__ Role role_of(const ExchangeParams& p, uint32_t share, uint32_t shares) {
+  const u64 remote = (p.ranks - 1) * p.ne, all = p.ranks * p.ne;
+  const uint32_t split = p.remote_blocks;
+  if (split == 0 || split >= shares) return {0, all, share, shares};
+  if (share < split) return {0, remote, share, split};
+  return {remote, all, share - split, shares - split};
 }
 
-// What the first warp of a block knows once it has its share. The same on every lane.
-struct Turn {
-  u64 epoch;  // perhaps with EPOCH_SKIP
-  u64 began;  // when the stream reached the operation
-  uint32_t share;
-};
-
-// Waits for this PE's turn in the context, after a first look that was too early. One lane.
-__device__ __noinline__ bool wait_turn(const ExchangeParams& p, u64 epoch, u64 began) {
-  const Failure failure = {STATUS_TIMEOUT, p.form, PHASE_TICKET, member(p, p.rank), bit_of_pe(p, member(p, p.rank)),
-                           epoch - 1, 0, 0};
-  const u64 spent = now_ns() - began;
-  return wait_word(
-      status_of(p), p.limit_ns > spent ? p.limit_ns - spent : 0, failure,
-      [&] { return load_acquire_gpu_u64((const void*)(p.mine + CONTEXT_COMPLETED)); },
-      [&](u64 seen) { return seen + 1 >= epoch; });
+// How many shares, from share 0 on, push to other PEs.
+__device__ __forceinline__ uint32_t pushers_of(const ExchangeParams& p, uint32_t shares) {
+  if (p.ranks == 1) return 0;
+  return p.remote_blocks == 0 || p.remote_blocks >= shares ? shares : p.remote_blocks;
 }
 
-// Takes the block's share; share 0 also takes the epoch, waits for its turn and announces it. The first warp.
+// Takes the block's share and learns the epoch; share 0 takes that, too, and announces it. The first thread.
 //
 // A ticket of the context is taken even where the team has failed, so that it need not wait for the status.
-__device__ __forceinline__ Turn take_turn(const ExchangeParams& p, Held<OneWarp>& first) {
-  const uint32_t lane = threadIdx.x;
+template <typename S>
+__device__ __forceinline__ void take_tickets(S& s, const ExchangeParams& p) {
   LaunchRecord* record = record_of(p);
   const bool alone = gridDim.x == 1;
-  Turn t = {0, now_ns(), 0};
-  // All of these are under way at once; the completed count only grows, so an old look at it is good if it is good enough.
-  uint32_t ticket = 0;
-  u64 epoch = 0;
-  if (lane == 0) {
-    if (alone) epoch = fetch_add_relaxed_gpu_u64((void*)(p.mine + CONTEXT_TICKET), 1) + 1;
-    else ticket = fetch_add_relaxed_gpu_u32(&record->tickets, 1);
-  }
-  const u64 code = load_relaxed_gpu_u64(&status_of(p).device->code);
-  // The splits are read before the epoch is known, to save the time.
-  const bool few = published_splits(p) <= WARP_SPLITS;
-  if (blockIdx.x == 0 && few) first = read_splits(OneWarp(), p, 0);
-  // Acquire: what the operation before wrote comes before what this one does; its launch may be on another stream.
-  const u64 ended = load_acquire_gpu_u64((const void*)(p.mine + CONTEXT_COMPLETED));
-  t.share = __shfl_sync(ALL, ticket, 0);
-  if (t.share != 0) {
+  const uint32_t share = alone ? 0 : fetch_add_relaxed_gpu_u32(&record->tickets, 1);
+  u64 epoch;
+  if (share == 0) {
+    epoch = fetch_add_relaxed_gpu_u64((void*)(p.mine + CONTEXT_TICKET), 1) + 1;
+    if (!alone) store_relaxed_gpu_u64(&record->epoch, epoch);
+  } else {
     // Bounded by the deadline of the block that holds share 0, which is running.
     do epoch = load_relaxed_gpu_u64(&record->epoch);
     while (epoch == 0);
-    t.epoch = __shfl_sync(ALL, epoch, 0);
-    return t;
   }
-  if (!alone) {
-    if (lane == 0) epoch = fetch_add_relaxed_gpu_u64((void*)(p.mine + CONTEXT_TICKET), 1) + 1;
-    if (blockIdx.x != 0 && few) first = read_splits(OneWarp(), p, 0);
-  }
-  if (lane == 0) {
-    const bool turn = code == STATUS_OK && (ended + 1 >= epoch || wait_turn(p, epoch, t.began));
-    if (!turn) epoch |= EPOCH_SKIP;
-    if (!alone) store_relaxed_gpu_u64(&record->epoch, epoch);
-  }
-  t.epoch = __shfl_sync(ALL, epoch, 0);
-  return t;
+  s.share = share, s.epoch = epoch, s.stopped = 0;
 }
 
-// A word of this PE's header. The host has put them into the parameters in their order.
-__device__ __forceinline__ u64 header_word(const ExchangeParams& p, u64 epoch, const Finding& fault, uint32_t k) {
-  if (k == WORD_EPOCH) return epoch;
-  if (p.invalid == 0) {
-    if (k == WORD_INVALID) return fault.fault;
-    if (k == WORD_INVALID_A) return fault.a;
-    if (k == WORD_INVALID_B) return fault.b;
-  }
-  return (&p.epoch)[k];
+// Looks at the status, and at the count of operations that have ended, which only grows, so that an old look at it
+// is good if it is good enough. Acquire: what the operation before wrote comes before what this one does; its launch may have
+// been on another stream. One warp.
+template <typename S>
+__device__ __forceinline__ void look_around(S& s, const ExchangeParams& p) {
+  if ((threadIdx.x & 31) != 0) return;
+  s.code = load_relaxed_gpu_u64(&status_of(p).device->code);
+  s.ended = load_acquire_gpu_u64((const void*)(p.mine + CONTEXT_COMPLETED));
 }
 
-// Reads this PE's splits, each of them once, checks them (symm_core::splits::check_splits) and publishes them with the
-// header to every member. A warp, or the block.
-template <typename Group>
-__device__ __forceinline__ void publish(const Group& g, Shared& s, const ExchangeParams& p, u64 epoch, const Held<Group>& first) {
-  const uint32_t n = published_splits(p);
-  const uint32_t batch = Group::BATCH * g.size();
-  const bool offsets = p.form == FORM_ALL_TO_ALL_VDEV_2D_OFFSET;
-  long long* own = (long long*)splits_from(p, epoch, p.rank);
-  // Offsets stay here: only their owner reads them. Peers never see them.
-  long long* kept = (long long*)(p.local + sizeof(ContextLocal));
+// Whether share 0 may publish: the team has not failed, and it is this PE's turn in the context. Otherwise the other shares wait
+// for a note that never comes, until they see the status that is set then. The whole block.
+template <typename S>
+__device__ __forceinline__ bool has_turn(S& s, const ExchangeParams& p) {
+  if (s.code != STATUS_OK) return false;
+  if (s.ended + 1 >= s.epoch) return true;
+  __syncthreads();  // everybody has looked
+  if (threadIdx.x == 0) s.code = wait_turn(p, s.epoch, s.began) ? STATUS_OK : STATUS_TIMEOUT;
+  __syncthreads();
+  return s.code == STATUS_OK;
+}
 
-  // Negative splits come before too many rows, lower indices first.
-  constexpr u64 NEGATIVE = 0, ROWS = 1ull << 62;
+__device__ __forceinline__ long long read_once(const long long* at) { return *(const volatile long long*)at; }
+
+// Negative splits come before too many rows, lower indices first.
+constexpr u64 KEY_NEGATIVE = 0, KEY_ROWS = 1ull << 62;
+
+// Checks one split, and its offset where the form has them (symm_core::splits::check_splits); `sum` grows by its rows.
+__device__ __forceinline__ void check_split(const ExchangeParams& p, bool offsets, u64 k, long long split, long long start, Finding& found, u64& sum) {
+  if (split < 0) note(found, KEY_NEGATIVE + k, FAULT_NEGATIVE_SPLIT, k, (u64)split);
+  const u64 rows = split < 0 ? 0 : (u64)split;
+  if (offsets) {
+    const u64 end = start < 0 ? ~0ull : add_saturating(start, rows);
+    if (rows > 0 && end > p.in_rows) note(found, KEY_ROWS + k, FAULT_INPUT_ROWS, end, p.in_rows);
+  } else {
+    sum = add_saturating(sum, rows);
+  }
+}
+
+// The worst of what a group found. Without offsets the sum of all splits counts, too.
+template <typename Group, typename S>
+__device__ __forceinline__ Finding worst_split(const Group& g, S& s, const ExchangeParams& p, bool offsets, Finding found, u64 sum) {
+  const u64 total = offsets ? 0 : g.sum(s.scratch, sum);
+  if (g.index() == 0 && total > p.in_rows) note(found, KEY_ROWS, FAULT_INPUT_ROWS, total, p.in_rows);
+  return g.lowest(s.scratch, found);
+}
+
+// Makes ready what will be published: a warp reads few splits, each of them once, checks them and leaves all in `s`.
+template <typename K, typename S>
+__device__ __forceinline__ void prepare_few(S& s, const ExchangeParams& p) {
+  const uint32_t lane = threadIdx.x & 31, n = published_splits(p);
+  const bool offsets = K::form(p) == FORM_ALL_TO_ALL_VDEV_2D_OFFSET;
+  const long long* in = (const long long*)p.in_splits;
   Finding found = {NO_FINDING, 0, 0, 0};
   u64 sum = 0;
-#pragma unroll 1
-  for (uint32_t base = 0; base < n; base += batch) {
-    const Held<Group> held = base == 0 ? first : read_splits(g, p, base);
-#pragma unroll
-    for (int i = 0; i < Group::BATCH; i++) {
-      const uint32_t k = base + i * g.size() + g.index();
-      if (k >= n) continue;
-      const long long split = held.split[i];
-      own[k] = split;
-      if (split < 0) note(found, NEGATIVE + k, FAULT_NEGATIVE_SPLIT, k, (u64)split);
-      const u64 rows = split < 0 ? 0 : (u64)split;
-      if (offsets) {
-        kept[k] = held.start[i];
-        const u64 end = held.start[i] < 0 ? ~0ull : add_saturating(held.start[i], rows);
-        if (rows > 0 && end > p.in_rows) note(found, ROWS + k, FAULT_INPUT_ROWS, end, p.in_rows);
-      } else {
-        sum = add_saturating(sum, rows);
-      }
-    }
+  if (lane < n) {
+    const long long split = read_once(in + lane), start = offsets ? read_once(in + n + lane) : 0;
+    s.splits[p.rank][lane] = split;
+    s.starts[lane] = start;
+    check_split(p, offsets, lane, split, start, found, sum);
   }
-  Finding fault = {NO_FINDING, 0, 0, 0};
-  if (n > 0) {
-    const u64 total = offsets ? 0 : g.sum(s, sum);
-    if (g.index() == 0 && total > p.in_rows) note(found, ROWS, FAULT_INPUT_ROWS, total, p.in_rows);
-    fault = g.lowest(s, found);
+  if (n > 0) found = worst_split(OneWarp(), s, p, offsets, found, sum);
+  if (lane == 0) {
+    const bool fine = found.key == NO_FINDING;
+    s.fault = fine ? 0 : found.fault, s.fault_a = found.a, s.fault_b = found.b;
   }
+  __syncwarp();
+}
 
+// Word `lane` of this PE's note, as far as it is known before the turn and the splits are: the header, then the number of
+// pushers. The host has put the header's words into the parameters in their order.
+__device__ __forceinline__ u64 draft_word(const ExchangeParams& p) {
+  const uint32_t lane = threadIdx.x & 31;
+  if (lane == NOTE_PUSHERS) return pushers_of(p, gridDim.x);
+  return lane < HEADER_WORDS ? (&p.epoch)[lane] : 0;
+}
+
+// The same once all is known.
+template <typename S>
+__device__ __forceinline__ u64 final_word(const S& s, const ExchangeParams& p, u64 epoch, u64 word) {
+  const uint32_t lane = threadIdx.x & 31;
+  if (lane == WORD_EPOCH) word = epoch;
+  if (s.fault != 0 && p.invalid == 0) {
+    if (lane == WORD_INVALID) word = s.fault;
+    if (lane == WORD_INVALID_A) word = s.fault_a;
+    if (lane == WORD_INVALID_B) word = s.fault_b;
+  }
+  return word;
+}
+
+// Publishes the note to every member: one warp, behind a fence of its own. `word`: its drafts; `n`: splits in the note.
+template <typename S>
+__device__ __forceinline__ void publish_note(const S& s, const ExchangeParams& p, u64 epoch, u64 word, uint32_t n, bool starts) {
+  const uint32_t lane = threadIdx.x & 31;
+  word = final_word(s, p, epoch, word);
+  const u64 split = lane < n ? (u64)s.splits[p.rank][lane] : 0;
 #pragma unroll 1
   for (uint32_t step = 0; step < p.ranks; step++) {
     // Everybody begins with another receiver.
-    const uint32_t r = destination(p, step);
-    u64* to = (u64*)slot(p, r, epoch, p.rank);
-    if (g.index() < HEADER_WORDS) to[g.index()] = header_word(p, epoch, fault, g.index());
-    if (r == p.rank) continue;
-#pragma unroll 1
-    for (uint32_t base = 0; base < n; base += batch) {
-#pragma unroll
-      for (int i = 0; i < Group::BATCH; i++) {
-        const uint32_t k = base + i * g.size() + g.index();
-        if (k < n) to[HEADER_WORDS + k] = base == 0 ? first.split[i] : own[k];
-      }
-    }
+    const u64 to = region(p, destination(p, step)) + note_of(p, epoch, p.rank) + 16 * lane;
+    if (lane < n) store_relaxed_sys_tagged((void*)(to + 16 * NOTE_SPLITS), {split, epoch});
+    if (lane <= NOTE_PUSHERS) store_relaxed_sys_tagged((void*)to, {word, epoch});
   }
-  g.meet();
-  if (threadIdx.x < 32) {
-    // After the meeting this covers what all threads wrote; it makes each flag below a release.
-    fence_acq_rel_sys();
-#pragma unroll 1
-    for (uint32_t r = threadIdx.x; r < p.ranks; r += 32)
-      store_relaxed_sys_u64((void*)(region(p, r) + p.arrival + 8 * p.rank), epoch);
-  }
+  // Offsets stay here: only their owner reads them. Peers never see them.
+  if (starts && lane < n)
+    store_relaxed_sys_tagged((void*)(p.mine + note_of(p, epoch, p.rank) + 16 * (NOTE_STARTS + lane)), {(u64)s.starts[lane], epoch});
 }
 
-// For more splits than a warp takes. The whole block. Not in line: see "size of the code" in exchange.cu.
-__device__ __noinline__ void publish_many(Shared& s, const ExchangeParams& p, u64 epoch) {
-  publish(WholeBlock(), s, p, epoch, read_splits(WholeBlock(), p, 0));
+// Reads many splits, checks them and publishes them into the slots, then raises the arrival words. The whole block. Not in
+// line: see "size of the code" in exchange.cu.
+template <typename K, typename S>
+__device__ __noinline__ void publish_many(S& s, const ExchangeParams& p, u64 epoch) {
+  const WholeBlock g;
+  const uint32_t n = published_splits(p);
+  const bool offsets = K::form(p) == FORM_ALL_TO_ALL_VDEV_2D_OFFSET;
+  const long long* in = (const long long*)p.in_splits;
+  long long* own = (long long*)many_splits(p, epoch, p.rank);
+  long long* kept = many_starts(p);
+  Finding found = {NO_FINDING, 0, 0, 0};
+  u64 sum = 0;
+#pragma unroll 1
+  for (uint32_t k = g.index(); k < n; k += g.size()) {
+    const long long split = read_once(in + k), start = offsets ? read_once(in + n + k) : 0;
+    own[k] = split;
+    if (offsets) kept[k] = start;
+    check_split(p, offsets, k, split, start, found, sum);
+#pragma unroll 1
+    for (uint32_t step = 0; step + 1 < p.ranks; step++)
+      ((long long*)(region(p, destination(p, step)) + slot(p, epoch, p.rank) + sizeof(Header)))[k] = split;
+  }
+  found = worst_split(g, s, p, offsets, found, sum);
+  if (g.index() == 0) {
+    const bool fine = found.key == NO_FINDING;
+    s.fault = fine ? 0 : found.fault, s.fault_a = found.a, s.fault_b = found.b;
+  }
+  g.meet();
+  if (threadIdx.x >= 32) return;
+  const u64 word = draft_word(p);
+  if (K::HEADERS && threadIdx.x < HEADER_WORDS) {
+    for (uint32_t r = 0; r < p.ranks; r++) ((u64*)(region(p, r) + slot(p, epoch, p.rank)))[threadIdx.x] = final_word(s, p, epoch, word);
+  }
+  __syncwarp();
+  // After the meeting this covers what all threads wrote; it makes each flag below, and the note, a release.
+  release_sys<FENCE_MANY_SPLITS>();
+#pragma unroll 1
+  for (uint32_t r = threadIdx.x; r < p.ranks; r += 32)
+    store_relaxed_sys_u64((void*)(region(p, r) + p.arrival + 8 * p.rank), epoch);
+  publish_note(s, p, epoch, word, 0, false);
 }
 
 }  // namespace exchange

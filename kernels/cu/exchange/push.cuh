@@ -7,71 +7,60 @@
 namespace symm {
 namespace exchange {
 
-// The columns of a share, and which part of their pieces is its own.
-struct Role {
-  u64 begin, end;   // columns
-  uint32_t index;   // of this share among those with the same columns
-  uint32_t shares;  // how many those are
-};
-
-// The first shares push to other PEs, since the links are the bottleneck; the rest copy this PE's own rows. One share
-// alone does both.
-__device__ __forceinline__ Role role_of(const ExchangeParams& p, uint32_t share, uint32_t shares) {
-  const u64 remote = (p.ranks - 1) * p.ne, all = p.ranks * p.ne;
-  const uint32_t split = p.remote_blocks;
-  if (split == 0 || split >= shares) return {0, all, share, shares};
-  if (share < split) return {0, remote, share, split};
-  return {remote, all, share - split, shares - split};
-}
-
 // The columns of the tile that begins at `begin`.
 __device__ __forceinline__ Kept tile(const Role& role, u64 begin) {
   return {begin, begin + blockDim.x < role.end ? begin + blockDim.x : role.end};
 }
 
-__device__ __forceinline__ void push_piece(const Shared& s, uint32_t column, u64 offset, u64 piece) {
+template <typename S>
+__device__ __forceinline__ void push_piece(const S& s, uint32_t column, u64 offset, u64 piece) {
   const u64 left = s.bytes[column] - offset;
   warp_copy<Source::Constant>(s.dst[column] + offset, s.src[column] + offset, (uint32_t)(left < piece ? left : piece));
 }
 
 // Whether a warp that has more pieces pushes on: not once the team has failed or a member has given up this epoch. The
 // words are this GPU's own, and other warps' pieces are on their way meanwhile.
-__device__ __noinline__ bool pushes_on(Shared& s, const ExchangeParams& p, u64 epoch) {
+template <typename S>
+__device__ __noinline__ bool pushes_on(S& s, const ExchangeParams& p, u64 epoch) {
   bool stop = load_relaxed_gpu_u64(&status_of(p).device->code) != STATUS_OK;
   for (uint32_t r = threadIdx.x & 31; r < p.ranks; r += 32) {
     const u64 at = load_relaxed_sys_u64((const void*)(p.mine + p.aborted + 16 * r));
     stop |= at != 0 && at <= epoch;
   }
   stop = __any_sync(ALL, stop);
-  if (stop) s.fine = false;
+  if (stop) s.stopped = true;
   return !stop;
 }
 
-// At most one column a lane: every warp finds its pieces by itself.
-__device__ __forceinline__ void push_few(Shared& s, const ExchangeParams& p, u64 epoch, uint32_t columns, u64 piece, u64 warp, u64 warps) {
+// At most one column a lane: every warp finds its pieces by itself. Pieces have 512 bytes or more: their number fits 32 bits for
+// anything that fits a GPU.
+template <typename S>
+__device__ __forceinline__ void push_few(S& s, const ExchangeParams& p, u64 epoch, uint32_t columns, u64 piece, uint32_t warp, uint32_t warps) {
   const uint32_t lane = threadIdx.x & 31;
-  // Pieces have 512 bytes or more: their number fits 32 bits for anything that fits a GPU.
-  const uint32_t own = lane < columns ? (uint32_t)((s.bytes[lane] + piece - 1) / piece) : 0;
+  const uint32_t own = lane < columns ? (uint32_t)divide(s.bytes[lane] + piece - 1, piece) : 0;
   uint32_t total;
   const uint32_t before = warp_scan<uint32_t>(own, total);
 #pragma unroll 1
-  for (u64 at = warp; at < total; at += warps) {
+  for (uint32_t at = warp; at < total; at += warps) {
     // The last column that begins at or before this piece; columns without pieces begin where the next one does.
     const uint32_t column = 31 - __clz(__ballot_sync(ALL, lane < columns && before <= at));
-    push_piece(s, column, (at - (u64)__shfl_sync(ALL, before, column)) * piece, piece);
+    push_piece(s, column, (u64)(at - __shfl_sync(ALL, before, column)) * piece, piece);
     if (at + warps < total && !pushes_on(s, p, epoch)) break;
   }
 }
 
 // Any number of columns. The whole block.
-__device__ __noinline__ void push_many(Shared& s, const ExchangeParams& p, u64 epoch, const Role& role, u64 piece, u64 warp, u64 warps) {
+template <typename K, typename S>
+__device__ __noinline__ void push_many(S& s, const ExchangeParams& p, u64 epoch, const Role& role, u64 piece, u64 warp, u64 warps) {
   u64 earlier = 0;  // pieces of the tiles before
   for (u64 begin = role.begin; begin < role.end; begin += blockDim.x) {
     const Kept kept = tile(role, begin);
     const uint32_t columns = (uint32_t)(kept.end - kept.begin);
-    if (begin != role.begin) place_tile(s, p, epoch, kept);
+    if (begin != role.begin) place_tile<K>(s, p, epoch, kept);
     u64 total;
-    s.pieces[threadIdx.x] = WholeBlock().scan(s, threadIdx.x < columns ? (s.bytes[threadIdx.x] + piece - 1) / piece : 0, total);
+    const u64 own = threadIdx.x < columns ? (s.bytes[threadIdx.x] + piece - 1) / piece : 0;
+    // Pieces have 512 bytes or more: their number fits 32 bits for anything that fits a GPU.
+    s.pieces[threadIdx.x] = (uint32_t)WholeBlock().scan(s.scratch, own, total);
     __syncthreads();
 
     for (u64 at = (warp + warps - earlier % warps) % warps; at < total; at += warps) {
@@ -88,8 +77,10 @@ __device__ __noinline__ void push_many(Shared& s, const ExchangeParams& p, u64 e
   }
 }
 
-// Pushes this share's part of the columns; those of the first tile are in `s`. The whole block.
-__device__ __forceinline__ void push(Shared& s, const ExchangeParams& p, u64 epoch, const Role& role) {
+// Pushes this share's part of the columns; those of the first tile are in `s`. The whole block. A call of its own, so that its
+// loops do not compete for registers with what the caller holds.
+template <typename K, typename S>
+__device__ __noinline__ void push(S& s, const ExchangeParams& p, u64 epoch, Role role) {
   // Pieces are as large as all rows of the role together allow, not as rows are: a row may be two bytes or a megabyte.
   u64 bytes = 0;
   // One share alone, or the first ones: all steps, or all but the last, which is this PE.
@@ -97,32 +88,32 @@ __device__ __forceinline__ void push(Shared& s, const ExchangeParams& p, u64 epo
 #pragma unroll 1
   for (uint32_t step = first; step < end; step++) bytes += s.bytes_to[step];
   const uint32_t per_block = blockDim.x / 32;
-  const u64 warps = (u64)role.shares * per_block;
-  const u64 warp = (u64)role.index * per_block + threadIdx.x / 32;
+  const uint32_t warps = role.shares * per_block, warp = role.index * per_block + threadIdx.x / 32;
   const u64 piece = piece_bytes(bytes, warps);
   const u64 columns = role.end - role.begin;
-  if (columns <= 32) push_few(s, p, epoch, (uint32_t)columns, piece, warp, warps);
-  else push_many(s, p, epoch, role, piece, warp, warps);
+  if (K::FEW || columns <= 32) push_few(s, p, epoch, (uint32_t)columns, piece, warp, warps);
+  else if constexpr (!K::FEW) push_many<K>(s, p, epoch, role, piece, warp, warps);
 }
 
-// Writes out_splits_offsets from what all members published. A warp, or the block.
-template <typename Group>
-__device__ __forceinline__ void write_result(const Group& g, Shared& s, const ExchangeParams& p, u64 epoch) {
+// Writes out_splits_offsets from what all members published. A warp if the splits are few, else the block.
+template <typename K, typename S>
+__device__ __noinline__ void write_result(S& s, const ExchangeParams& p, u64 epoch) {
+  const GroupOf<K::FEW> g;
   long long* counts = (long long*)p.out_splits;
   long long* starts = counts + p.n_splits;
   u64 base = 0, batch;
-  if (p.form == FORM_ALL_TO_ALL_VDEV_2D) {
+  if (K::form(p) == FORM_ALL_TO_ALL_VDEV_2D) {
 #pragma unroll 1
     for (u64 from = 0; from < p.ne; from += g.size()) {
       const u64 expert = from + g.index();
       const bool real = expert < p.ne;
-      const u64 index = split_index(p, p.rank, real ? expert : 0);
-      const Column c = real ? column_rows(p, epoch, index) : Column{0, 0, 0};
-      u64 at = base + g.scan(s, real ? expert_rows(c.all, p.major_align) : 0, batch);
+      const u64 index = split_index<K>(p, p.rank, real ? expert : 0);
+      const Column c = real ? column_rows(s, p, epoch, index) : Column{0, 0, 0};
+      u64 at = base + g.scan(s.scratch, real ? expert_rows(c.all, p.major_align) : 0, batch);
       base += batch;
 #pragma unroll 2
       for (uint32_t q = 0; real && q < p.ranks; q++) {
-        const u64 rows = as_rows(splits_from(p, epoch, q)[index]);
+        const u64 rows = as_rows(split_of(s, p, epoch, q, index));
         counts[expert * p.ranks + q] = (long long)rows;
         starts[expert * p.ranks + q] = (long long)at;
         at += rows;
@@ -134,8 +125,8 @@ __device__ __forceinline__ void write_result(const Group& g, Shared& s, const Ex
     for (u64 from = 0; from < n; from += g.size()) {
       const u64 k = from + g.index();
       const bool real = k < n;
-      const u64 rows = real ? as_rows(splits_from(p, epoch, (uint32_t)(k / p.ne))[split_index(p, p.rank, k % p.ne)]) : 0;
-      const u64 at = base + g.scan(s, rows, batch);
+      const u64 rows = real ? as_rows(split_of(s, p, epoch, (uint32_t)divide(k, p.ne), split_index<K>(p, p.rank, k - divide(k, p.ne) * p.ne))) : 0;
+      const u64 at = base + g.scan(s.scratch, rows, batch);
       base += batch;
       if (real) {
         counts[k] = (long long)rows;
@@ -143,10 +134,6 @@ __device__ __forceinline__ void write_result(const Group& g, Shared& s, const Ex
       }
     }
   }
-}
-
-__device__ __noinline__ void write_result_many(Shared& s, const ExchangeParams& p, u64 epoch) {
-  write_result(WholeBlock(), s, p, epoch);
 }
 
 }  // namespace exchange

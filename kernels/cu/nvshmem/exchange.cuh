@@ -18,6 +18,22 @@ namespace collective {
 
 using namespace symm::exchange;
 
+// Headers come in the slots: a note's words are written at once by stores only.
+struct Net {
+  static constexpr bool FEW = false, NARROW = false, HEADERS = true;
+  static __device__ __forceinline__ uint32_t form(const ExchangeParams& p) { return (uint32_t)p.form; }
+};
+typedef exchange::Shared<false> OfBlock;
+
+// Copies what all members published as headers into `headers`, once their arrival words are here. The whole block.
+__device__ __forceinline__ void read_headers(u64 (*headers)[HEADER_WORDS], const ExchangeParams& p, u64 epoch) {
+  for (uint32_t k = threadIdx.x; k < p.ranks * HEADER_WORDS; k += blockDim.x) {
+    const uint32_t r = k / HEADER_WORDS, word = k % HEADER_WORDS;
+    headers[r][word] = load_relaxed_sys_u64((const u64*)(p.mine + slot(p, epoch, r)) + word);
+  }
+  __syncthreads();
+}
+
 __device__ __forceinline__ int pe_of(const ExchangeParams& p, uint32_t rank) { return (int)member(p, rank); }
 
 // The copy of the context on a network member, as NVSHMEM names it.
@@ -26,7 +42,7 @@ __device__ __forceinline__ u64 remote_region(u64 table, uint32_t rank) { return 
 // Sends this PE's slot, whose splits are `splits`, and raises the arrival word behind it. The whole block, after the slot was
 // written and met over.
 __device__ __forceinline__ void publish_remote(const NetParams& n, const ExchangeParams& p, u64 remote, u64 epoch, u64 splits) {
-  const u64 own = slot(p, p.rank, epoch, p.rank);
+  const u64 own = p.mine + slot(p, epoch, p.rank);
   const u64 bytes = sizeof(Header) + 8 * splits;
   fence_acq_rel_sys();
   __syncthreads();
@@ -86,7 +102,7 @@ __device__ __noinline__ void give_up_all(const NetParams& n, const ExchangeParam
 
 // Waits for all members' words at `flags`, and makes what came with them visible. The first warp of a block.
 __device__ __forceinline__ bool await_all(const NetParams& n, const ExchangeParams& p, u64 flags, u64 epoch, u64 phase, u64 began, bool host) {
-  if (!wait_members(p, flags, epoch, phase, began, host)) return false;
+  if (!wait_members(p, flags, {epoch, phase, began, host})) return false;
   if ((threadIdx.x & 31) == 0) {
     enter(n);
     symm_shim_update();
@@ -101,7 +117,7 @@ __device__ __forceinline__ uint32_t columns_each(const ExchangeParams& p) {
 }
 
 // Moves this share's part of all columns; those of the first tile are in `s`. The whole block.
-__device__ __forceinline__ void push_all(const NetParams& n, Shared& s, const ExchangeParams& p, u64 epoch, uint32_t share, uint32_t shares) {
+__device__ __forceinline__ void push_all(const NetParams& n, OfBlock& s, const ExchangeParams& p, u64 epoch, uint32_t share, uint32_t shares) {
   const uint32_t each = columns_each(p);
   const u64 all = (u64)p.ranks * each;
   const u64 warps = (u64)shares * (blockDim.x / 32), warp = (u64)share * (blockDim.x / 32) + threadIdx.x / 32;
@@ -110,7 +126,7 @@ __device__ __forceinline__ void push_all(const NetParams& n, Shared& s, const Ex
   u64 passed = 0;         // pieces of direct columns so far
   for (u64 begin = 0; begin < all; begin += blockDim.x) {
     const u64 end = begin + blockDim.x < all ? begin + blockDim.x : all;
-    if (begin != 0) place_tile(s, p, epoch, {begin, end});
+    if (begin != 0) place_tile<Net>(s, p, epoch, {begin, end});
     // Network first: its transfers go on while the stores of the others do.
     for (u64 column = begin; column < end; column++) {
       const uint32_t r = destination(p, (uint32_t)(column / each));
@@ -140,47 +156,47 @@ __device__ __forceinline__ void push_all(const NetParams& n, Shared& s, const Ex
 extern "C" __global__ void __launch_bounds__(symm::net::THREADS, 1) symm_net_exchange(const __grid_constant__ symm::NetExchangeParams q) {
   using namespace symm;
   using namespace symm::net::collective;
-  __shared__ Shared s;
+  __shared__ OfBlock s;
   const ExchangeParams& p = q.exchange;
   const NetParams& n = q.net;
   wait_for_stream();
   const uint32_t shares = gridDim.x;
   const bool first_warp = threadIdx.x < 32;
 
-  Turn turn;
-  if (first_warp) {
-    Held<OneWarp> held;
-    turn = take_turn(p, held);
-    if (threadIdx.x == 0) s.epoch = turn.epoch, s.share = turn.share;
+  if (threadIdx.x == 0) {
+    s.began = now_ns();
+    take_tickets(s, p);
+    s.fault = 0;
   }
+  if (threadIdx.x / 32 == 1) look_around(s, p);
   if (threadIdx.x == 0) net::enter(n);
   __syncthreads();
   const u64 epoch = s.epoch;
   const uint32_t share = s.share;
-  if (share == 0 && !(epoch & EPOCH_SKIP)) {
-    publish_many(s, p, epoch);
+  bool fine = share != 0 || has_turn(s, p);
+  if (share == 0 && fine) {
+    publish_many<Net>(s, p, epoch);
+    __syncthreads();
     publish_remote(n, p, q.remote, epoch, published_splits(p));
   }
   // Out of NVSHMEM while this waits for peers, who may be late.
   if (threadIdx.x == 0) net::leave(n);
-  if (first_warp) {
-    const bool fine = !(epoch & EPOCH_SKIP) && await_all(n, p, p.arrival, epoch, PHASE_ARRIVAL, turn.began, share == 0);
-    if (threadIdx.x == 0) s.fine = fine;
-  }
-  __syncthreads();
+  if (first_warp && fine) fine = await_all(n, p, p.arrival, epoch, PHASE_ARRIVAL, s.began, share == 0);
+  fine = !__syncthreads_or(!fine);
 
   u64 outcome = SHARE;
-  if (!s.fine) {
+  if (!fine) {
     outcome |= FAILED_WAIT;
   } else {
     const u64 all = (u64)p.ranks * columns_each(p);
-    if (!verdict(s, p, epoch, {0, all < blockDim.x ? all : blockDim.x})) {
+    read_headers(s.header, p, epoch);
+    if (!verdict<Net>(s, p, epoch, {0, all < blockDim.x ? all : blockDim.x})) {
       outcome |= FAILED_VERDICT;
     } else if (p.form != FORM_BARRIER) {
       if (threadIdx.x == 0) net::enter(n);
       push_all(n, s, p, epoch, share, shares);
       if (threadIdx.x == 0) net::leave(n);
-      if (share == shares - 1 && p.out_splits != 0 && p.n_splits != 0) write_result_many(s, p, epoch);
+      if (share == shares - 1 && p.out_splits != 0 && p.n_splits != 0) write_result<Net>(s, p, epoch);
     }
   }
   __syncthreads();
@@ -197,12 +213,12 @@ extern "C" __global__ void __launch_bounds__(symm::net::THREADS, 1) symm_net_exc
   // The share that ended last ends the operation.
   u64 failed = counted & ~SHARES;
   const uint32_t lane = threadIdx.x;
-  const u64 number = epoch & ~EPOCH_SKIP;
+  const u64 number = epoch;
   if (failed == 0 && p.form != FORM_BARRIER) {
     if (lane == 0) net::enter(n);
     raise_all(n, p, q.remote, p.done, number);
     if (lane == 0) net::leave(n);
-    if (!await_all(n, p, p.done, number, PHASE_DONE, turn.began, true)) failed = FAILED_WAIT;
+    if (!await_all(n, p, p.done, number, PHASE_DONE, s.began, true)) failed = FAILED_WAIT;
   }
   if (failed != 0) {
     if (failed < FAILED_VERDICT) {

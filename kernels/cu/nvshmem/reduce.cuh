@@ -3,6 +3,7 @@
 // are those that any other way gives.
 #pragma once
 
+#include "../reduce/begin.cuh"
 #include "../reduce/move.cuh"
 #include "../reduce/verdict.cuh"
 #include "exchange.cuh"
@@ -17,17 +18,12 @@ using collective::give_up_all;
 using collective::pe_of;
 using collective::publish_remote;
 using collective::raise_all;
+using collective::read_headers;
+using exchange::slot;
 
 struct Sums : reduce::Shared {
   u64 moved[MAX_RANKS];  // where buffers are whose tiles stand in for them
 };
-
-// Takes the context's ticket and waits for this PE's turn. One thread.
-__device__ __forceinline__ u64 take_epoch(const ExchangeParams& p, u64 began) {
-  const bool fine = status_ok(status_of(p));
-  const u64 epoch = fetch_add_relaxed_gpu_u64((void*)(p.mine + CONTEXT_TICKET), 1) + 1;
-  return fine && exchange::wait_turn(p, epoch, began) ? epoch : epoch | SKIP;
-}
 
 // Writes this PE's header into its slot here and on every direct member, and raises their arrival words; then the others'. The
 // whole block.
@@ -35,7 +31,7 @@ __device__ __forceinline__ void publish(const NetParams& n, const ReduceParams& 
   const ExchangeParams& p = q.exchange;
   for (uint32_t k = threadIdx.x; k < HEADER_WORDS * p.ranks; k += blockDim.x) {
     const uint32_t word = k % HEADER_WORDS, r = k / HEADER_WORDS;
-    ((u64*)slot(p, r, epoch, p.rank))[word] = word == 0 ? epoch : q.header[word];
+    ((u64*)(region(p, r) + slot(p, epoch, p.rank)))[word] = word == 0 ? epoch : q.header[word];
   }
   __syncthreads();
   if (threadIdx.x < 32) raise_flags(p, p.arrival, epoch);
@@ -195,7 +191,8 @@ extern "C" __global__ void __launch_bounds__(symm::net::THREADS, 1) symm_net_red
     publish(n, r, q.remote, epoch);
     if (threadIdx.x == 0) net::leave(n);
     if (!wait_block(n, s, p, p.arrival, epoch, PHASE_ARRIVAL)) failed = FAILED_WAIT;
-    else if (!verdict(s, r, epoch)) failed = FAILED_VERDICT;
+    else read_headers(s.header, p, epoch);
+    if (failed == 0 && !verdict(s, r, epoch)) failed = FAILED_VERDICT;
   }
   if (threadIdx.x == 0) net::enter(n);
   if (failed == 0) {

@@ -16,14 +16,17 @@ namespace reduce {
 
 using exchange::ALL;
 using exchange::bit_of_pe;
+using exchange::destination;
 using exchange::give_up;
-using exchange::header_from;
 using exchange::member;
+using exchange::note_of;
+using exchange::Read;
+using exchange::read_note;
 using exchange::record_of;
 using exchange::region;
-using exchange::slot;
 using exchange::status_of;
 using exchange::wait_members;
+using exchange::Waiting;
 
 constexpr int THREADS = 512;
 constexpr int WARPS = THREADS / 32;
@@ -53,6 +56,8 @@ struct Shared {
   u64 counted;
   uint32_t ticket;
   uint32_t fine;
+  // What the members published; index = rank.
+  u64 header[MAX_RANKS][HEADER_WORDS];
   uint32_t skewed;  // bits in which the addresses of sources and targets differ
   // The lowest finding of the verdict.
   u64 best;
@@ -67,7 +72,7 @@ __device__ __forceinline__ u64 min_u64(u64 a, u64 b) { return a < b ? a : b; }
 __device__ __forceinline__ void raise_flags(const ExchangeParams& p, u64 flags, u64 epoch) {
   // Each lane's fence, behind the block's or warp's barrier, covers what the other threads did; it makes each store below
   // a release.
-  fence_acq_rel_sys();
+  release_sys<FENCE_REDUCED>();
   for (uint32_t k = threadIdx.x & 31; k < p.ranks; k += 32) {
     const uint32_t r = (p.rank + 1 + k) % p.ranks;
     store_relaxed_sys_u64((void*)(region(p, r) + flags + 8 * p.rank), epoch);
@@ -84,22 +89,37 @@ __device__ __forceinline__ u64 await_stage(LaunchRecord* record, uint32_t stage,
 }
 
 // The block waits for all members' words at `flags`. Returns the same on every thread, which then sees what the members
-// did before. `host`: as in wait_members.
-__device__ __forceinline__ bool wait_all(Shared& s, const ExchangeParams& p, u64 flags, u64 epoch, u64 phase, bool host) {
+// did before.
+__device__ __forceinline__ bool wait_all(Shared& s, const ExchangeParams& p, u64 flags, const Waiting& w) {
   if (threadIdx.x < 32) {
-    const bool fine = wait_members(p, flags, epoch, phase, s.began, host);
+    const bool fine = wait_members(p, flags, w);
     if (threadIdx.x == 0) s.fine = fine;
   }
   __syncthreads();
   return s.fine;
 }
 
+// The block reads all members' notes into `s`, a warp a member. Returns the same on every thread, which then sees what the
+// members did before they published.
+__device__ __forceinline__ bool read_notes(Shared& s, const ExchangeParams& p, const Waiting& w) {
+  bool fine = true;
+#pragma unroll 1
+  for (uint32_t r = threadIdx.x / 32; r < p.ranks && fine; r += WARPS) {
+    const Read read = read_note(p, (uint32_t)p.form, r, 0, 0, w);
+    fine = read.fine;
+    if ((threadIdx.x & 31) < HEADER_WORDS) s.header[r][threadIdx.x & 31] = read.header;
+  }
+  return !__syncthreads_or(!fine);
+}
+
+__device__ __forceinline__ const Header* header_from(const Shared& s, uint32_t rank) { return (const Header*)s.header[rank]; }
+
 // Fills in the members' buffers from the headers; the verdict has checked that they lie inside their allocations. The
-// whole block.
-__device__ __forceinline__ void find_buffers(Shared& s, const ReduceParams& q, u64 epoch) {
+// whole block, after read_notes of the same block.
+__device__ __forceinline__ void find_buffers(Shared& s, const ReduceParams& q) {
   const ExchangeParams& p = q.exchange;
   for (uint32_t r = threadIdx.x; r < p.ranks; r += THREADS)
-    s.buffer[r] = ((const u64*)p.out_buffers)[r] + header_from(p, epoch, r)->out_offset;
+    s.buffer[r] = ((const u64*)p.out_buffers)[r] + header_from(s, r)->out_offset;
   __syncthreads();
 }
 

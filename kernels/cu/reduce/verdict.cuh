@@ -34,10 +34,10 @@ __device__ __forceinline__ bool sensible(const Header* h, u64 form, u64 ranks) {
 }
 
 // Judges one member's header against rank 0's.
-__device__ __forceinline__ void judge(const ReduceParams& q, u64 epoch, uint32_t rank, Finding& found) {
+__device__ __forceinline__ void judge(const Shared& s, const ReduceParams& q, u64 epoch, uint32_t rank, Finding& found) {
   const ExchangeParams& p = q.exchange;
-  const Header* first = header_from(p, epoch, 0);
-  const Header* h = header_from(p, epoch, rank);
+  const Header* first = header_from(s, 0);
+  const Header* h = header_from(s, rank);
   if (h->epoch != first->epoch || h->form != first->form) note(found, 1, rank, FAULT_OPERATION, first->form, h->form);
   // All call the same, but not this operation; or only this PE differs from rank 0, and then its own header says so.
   if (rank == 0 && first->epoch != epoch) note(found, 2, 0, FAULT_OPERATION, first->form, first->form);
@@ -62,13 +62,13 @@ __device__ __forceinline__ void judge(const ReduceParams& q, u64 epoch, uint32_t
 __device__ __forceinline__ bool verdict(Shared& s, const ReduceParams& q, u64 epoch) {
   const ExchangeParams& p = q.exchange;
   Finding found = {NO_FINDING, 0, 0, 0};
-  for (uint32_t r = threadIdx.x; r < p.ranks; r += THREADS) judge(q, epoch, r, found);
+  for (uint32_t r = threadIdx.x; r < p.ranks; r += THREADS) judge(s, q, epoch, r, found);
   if (threadIdx.x == 0) s.best = NO_FINDING;
   __syncthreads();
   if (found.key != NO_FINDING) atomicMin(&s.best, found.key);
   __syncthreads();
   if (s.best == NO_FINDING) {
-    find_buffers(s, q, epoch);
+    find_buffers(s, q);
     return true;
   }
   // Keys of different threads differ: one thread has the best.

@@ -62,8 +62,8 @@ __device__ __forceinline__ void one_stage(Shared& s, const ReduceParams& q, uint
   u64 failed = failure_of(s.epoch);
 
   if (failed == 0 && phase != TAKE_FINISH) {
-    if (share == 0 && first_warp) publish(q, epoch);
-    if (!wait_all(s, p, p.arrival, epoch, PHASE_ARRIVAL, share == 0)) failed = FAILED_WAIT;
+    if (share == 0 && first_warp) publish(q, epoch, false);
+    if (!read_notes(s, p, {epoch, PHASE_ARRIVAL, s.began, share == 0})) failed = FAILED_WAIT;
     else if (!verdict(s, q, epoch)) failed = FAILED_VERDICT;
   }
   if (phase == TAKE_BEGIN) {
@@ -89,7 +89,7 @@ __device__ __forceinline__ void one_stage(Shared& s, const ReduceParams& q, uint
   failed = counted & ~SHARES;
   if (failed == 0) {
     raise_flags(p, p.done, epoch);
-    if (!wait_members(p, p.done, epoch, PHASE_DONE, s.began, true)) failed = FAILED_WAIT;
+    if (!wait_members(p, p.done, {epoch, PHASE_DONE, s.began, true})) failed = FAILED_WAIT;
   }
   end_operation(p, epoch, failed);
 }

@@ -14,10 +14,17 @@ constexpr u64 WARP_ROUND = 32 * 16;
 // The largest piece a warp takes at a time.
 constexpr u64 MAX_PIECE = 4 * IN_FLIGHT * WARP_ROUND;
 
+__device__ __noinline__ u64 divide_wide(u64 a, u64 b) { return a / b; }
+
+// a / b. 64-bit division is a long function; nearly always 32 bits do.
+__device__ __forceinline__ u64 divide(u64 a, u64 b) {
+  return (a | b) >> 32 == 0 ? (uint32_t)a / (uint32_t)b : divide_wide(a, b);
+}
+
 // Bytes of the pieces into which `bytes` are cut for `warps` warps: one piece a warp while that keeps every lane of it
 // busy, and no piece so large that warps end at different times.
 __device__ __forceinline__ u64 piece_bytes(u64 bytes, u64 warps) {
-  u64 piece = (bytes + warps - 1) / warps;
+  u64 piece = divide(bytes + warps - 1, warps);
   piece = (piece + WARP_ROUND - 1) / WARP_ROUND * WARP_ROUND;
   return piece < WARP_ROUND ? WARP_ROUND : piece > MAX_PIECE ? MAX_PIECE : piece;
 }

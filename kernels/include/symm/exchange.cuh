@@ -1,4 +1,8 @@
 // What every PE publishes to every member at the start of a collective, and where it lies in a context.
+//
+// It is published as a *note*: words that each carry the epoch (Tagged), so that they need neither a fence before a flag nor a
+// look at the flag before a look at the words. A context has two notes a member, by the parity of the epoch. More splits than a
+// note holds lie in the member's slot, announced by its arrival word.
 #pragma once
 
 #include "symm/memory.cuh"
@@ -45,6 +49,19 @@ enum Word : uint32_t {
   WORD_IN_ROWS,
   WORD_N_SPLITS,
 };
+
+// Words of a note.
+constexpr uint32_t NOTE_PUSHERS = HEADER_WORDS;  // behind the header: how many shares of the writer's launch push to others
+constexpr uint32_t NOTE_SPLITS = 32;             // the splits, if they are few
+constexpr uint32_t NOTE_STARTS = 64;             // their offsets; in the writer's own copy only
+constexpr uint32_t NOTE_WORDS = 96;
+constexpr uint32_t FEW_SPLITS = 32;
+
+// The layout of symm_core::layout::ContextLayout.
+constexpr u64 NOTE_BYTES = NOTE_WORDS * sizeof(Tagged);
+
+// Shares of a launch that may push to others, each of which has a word of its own on every member to say that it has.
+constexpr uint32_t MAX_PUSHERS = 256;
 
 // symm_core::backend::Form
 enum Form : uint32_t {

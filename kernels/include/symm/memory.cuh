@@ -123,10 +123,45 @@ __device__ __forceinline__ uint32_t cas_acq_rel_sys_u32(void* at, uint32_t expec
   return old;
 }
 
+// A word and a tag that says which operation it belongs to. Both are written, and read, at once: whoever sees the tag has the
+// word, so such a word needs no flag and no fence of its own.
+struct alignas(16) Tagged {
+  u64 word;
+  u64 tag;
+};
+
+__device__ __forceinline__ void store_relaxed_sys_tagged(void* at, Tagged v) {
+  asm volatile("{ .reg .b128 t; mov.b128 t, {%1, %2}; st.relaxed.sys.global.b128 [%0], t; }" ::"l"(at), "l"(v.word), "l"(v.tag)
+               : "memory");
+}
+
+__device__ __forceinline__ Tagged load_relaxed_sys_tagged(const void* at) {
+  Tagged v;
+  asm volatile("{ .reg .b128 t; ld.relaxed.sys.global.b128 t, [%2]; mov.b128 {%0, %1}, t; }"
+               : "=l"(v.word), "=l"(v.tag)
+               : "l"(at)
+               : "memory");
+  return v;
+}
+
+__device__ __forceinline__ Tagged load_acquire_sys_tagged(const void* at) {
+  Tagged v;
+  asm volatile("{ .reg .b128 t; ld.acquire.sys.global.b128 t, [%2]; mov.b128 {%0, %1}, t; }"
+               : "=l"(v.word), "=l"(v.tag)
+               : "l"(at)
+               : "memory");
+  return v;
+}
+
 // Orders everything this thread has seen or written before everything it writes later, for all PEs and the host.
 __device__ __forceinline__ void fence_acq_rel_sys() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
 __device__ __forceinline__ void fence_acq_rel_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+
+// The release half alone: it spares what an acquire does to the caches near the thread.
+__device__ __forceinline__ void fence_release_sys() { asm volatile("fence.release.sys;" ::: "memory"); }
+
+__device__ __forceinline__ void fence_release_gpu() { asm volatile("fence.release.gpu;" ::: "memory"); }
 
 // 16 bytes at once, in the order written: a copy's loads stay before its stores. `constant`: nobody writes them while the
 // kernel runs, and no copy of them is kept near.

@@ -87,6 +87,8 @@ struct ExchangeParams {
   uint64_t aborted;
   uint64_t slots;
   uint64_t slot_bytes;
+  uint64_t notes;
+  uint64_t pushed;
   // The words of the header that is published, in its order; the kernel fills in the zeros.
   uint64_t epoch;  // 0
   uint64_t form;

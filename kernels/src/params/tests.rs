@@ -27,6 +27,9 @@ fn layouts_are_those_of_the_header() {
 fn kernels_and_host_have_the_same_limit() {
     let header = include_str!("../../include/symm/exchange.cuh");
     assert!(header.contains(&format!("constexpr int MAX_RANKS = {MAX_RANKS};")));
+    assert!(header.contains(&format!("constexpr uint32_t FEW_SPLITS = {FEW_SPLITS};")));
+    let common = include_str!("../../cu/exchange/common.cuh");
+    assert!(common.contains(&format!("constexpr uint32_t FEW_RANKS = {FEW_RANKS};")));
     let header = include_str!("../../cu/nvshmem/net.cuh");
     assert!(header.contains(&format!("constexpr uint32_t STAGE_BYTES = {} * 1024;", STAGE_BYTES / 1024)));
     let header = include_str!("../../include/symm/params.cuh");

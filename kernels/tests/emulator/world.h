@@ -20,14 +20,16 @@ struct Pe {
 
 // Offsets of a context, as symm_core::layout::ContextLayout has them.
 struct Layout {
-  u64 arrival = 128, done, gathered, aborted, slots, slot_bytes, bytes;
+  u64 arrival = 128, done, gathered, aborted, notes, pushed, slots, slot_bytes, bytes;
 
   Layout(unsigned ranks, u64 max_splits) {
     const auto up = [](u64 value, u64 to) { return (value + to - 1) / to * to; };
     done = up(arrival + 8 * ranks, 64);
     gathered = up(done + 8 * ranks, 64);
     aborted = up(gathered + 8 * ranks, 64);
-    slots = up(aborted + 16 * ranks, 256);
+    notes = up(aborted + 16 * ranks, 256);
+    pushed = notes + 2 * ranks * NOTE_BYTES;
+    slots = up(pushed + 8 * ranks * MAX_PUSHERS, 256);
     slot_bytes = up(sizeof(Header) + 8 * max_splits, 64);
     bytes = slots + 2 * ranks * slot_bytes;
   }
@@ -74,6 +76,8 @@ struct World {
     p.aborted = layout.aborted;
     p.slots = layout.slots;
     p.slot_bytes = layout.slot_bytes;
+    p.notes = layout.notes;
+    p.pushed = layout.pushed;
     p.dtype = 3;
     p.ne = p.major_align = 1;
     p.out_bytes = q.out.size();

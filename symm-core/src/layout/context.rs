@@ -7,6 +7,8 @@
 //! | done | u64 `[W]` | rank `s` writes word `s` | epoch whose data from `s` are here, or whose data `s` has read here |
 //! | gathered | u64 `[W]` | rank `s` writes word `s` | epoch whose sums `s` has got from here, in forms with a second round |
 //! | aborted | `[W]` of {epoch, pe} | rank `s` writes pair `s` | oldest epoch `s` has given up since the last recover; failure code ([`crate::status`], 0 reads as timeout) << 32 plus the PE at fault plus one |
+//! | notes | `[2][W]` × 1536 | rank `s` writes note `s` | of GPU kernels: header and few splits as words that carry the epoch, by its parity |
+//! | pushed | u64 `[W][256]` | rank `s` writes row `s` | of GPU kernels: epoch whose rows a share of `s`'s launch has pushed here |
 //! | slots | `[2][W]` × (header + 8·max_splits) | rank `s` writes slot `s` | published header and splits, by epoch parity |
 //!
 //! Two slots are enough: nobody begins epoch e+1 before all of epoch e have arrived, so a slot of epoch e−1 is never
@@ -29,6 +31,10 @@ pub struct ContextLayout {
     pub gathered: usize,
     /// Offset of the aborted pairs.
     pub aborted: usize,
+    /// Offset of the notes (`kernels/include/symm/exchange.cuh`).
+    pub notes: usize,
+    /// Offset of the pushed words.
+    pub pushed: usize,
     /// Offset of the slots.
     pub slots: usize,
     /// Bytes of one slot.
@@ -48,6 +54,11 @@ impl ContextLayout {
     /// Offset of the owner's completed count.
     pub const COMPLETED: usize = 8;
 
+    /// Bytes of a note: 96 words of 16 bytes.
+    pub const NOTE_BYTES: usize = 96 * 16;
+    /// Shares of a GPU launch that may push to other members.
+    pub const MAX_PUSHERS: usize = 256;
+
     /// The layout for `ranks` members that publish up to `max_splits` splits each.
     ///
     /// Sizes beyond the address space saturate: `bytes` is then more than any backend can allocate, never a small number
@@ -58,10 +69,24 @@ impl ContextLayout {
         let done = (arrival + 8 * ranks).next_multiple_of(LINE);
         let gathered = (done + 8 * ranks).next_multiple_of(LINE);
         let aborted = (gathered + 8 * ranks).next_multiple_of(LINE);
-        let slots = (aborted + 16 * ranks).next_multiple_of(ALIGN);
+        let notes = (aborted + 16 * ranks).next_multiple_of(ALIGN);
+        let pushed = notes + 2 * ranks * Self::NOTE_BYTES;
+        let slots = (pushed + 8 * ranks * Self::MAX_PUSHERS).next_multiple_of(ALIGN);
         let slot_bytes = rounded(max_splits.saturating_mul(8).saturating_add(size_of::<Header>()), LINE);
         let bytes = rounded(slot_bytes.saturating_mul(2 * ranks).saturating_add(slots), ALIGN);
-        ContextLayout { ranks, max_splits, arrival, done, gathered, aborted, slots, slot_bytes, bytes }
+        ContextLayout {
+            ranks,
+            max_splits,
+            arrival,
+            done,
+            gathered,
+            aborted,
+            notes,
+            pushed,
+            slots,
+            slot_bytes,
+            bytes,
+        }
     }
 
     /// A team's own context.
@@ -127,7 +152,10 @@ mod tests {
             assert!(l.arrival_word(w - 1) + 8 <= l.done);
             assert!(l.done_word(w - 1) + 8 <= l.gathered);
             assert!(l.gathered_word(w - 1) + 8 <= l.aborted);
-            assert!(l.aborted_pair(w - 1) + 16 <= l.slots);
+            assert!(l.aborted_pair(w - 1) + 16 <= l.notes);
+            assert_eq!(l.pushed, l.notes + 2 * w * ContextLayout::NOTE_BYTES);
+            assert!(l.pushed + 8 * w * ContextLayout::MAX_PUSHERS <= l.slots);
+            assert!(l.notes.is_multiple_of(16));
             assert_eq!(l.slot(0, w - 1) + l.slot_bytes, l.slot(1, 0));
             assert!(l.slot(1, w - 1) + l.slot_bytes <= l.bytes);
             assert_eq!(l.max_splits, (32 * w).max(1024));

@@ -9,7 +9,24 @@
 #include "world.h"
 
 using namespace symm::exchange;
-using ExchangeLaunches = Launches<Shared, ExchangeParams>;
+static_assert(sizeof(Shared<true>) <= sizeof(Shared<false>), "one size serves both");
+
+// The kernel that the host would choose.
+static void (*kernel_of(const ExchangeParams& p))(ExchangeParams) {
+  if (p.ranks > FEW_RANKS || p.n_splits > FEW_SPLITS) return symm_exchange;
+  switch (p.form) {
+    case FORM_BARRIER: return symm_exchange_barrier;
+    case FORM_ALL_GATHER: return symm_exchange_all_gather;
+    case FORM_ALL_TO_ALL: return symm_exchange_all_to_all;
+    case FORM_ALL_TO_ALL_VDEV: return symm_exchange_vdev;
+    case FORM_ALL_TO_ALL_VDEV_2D: return symm_exchange_vdev_2d;
+    default: return symm_exchange_vdev_2d_offset;
+  }
+}
+
+struct ExchangeLaunches : Launches<Shared<false>, ExchangeParams> {
+  void add(const ExchangeParams& p, unsigned blocks) { Launches::add(kernel_of(p), p, blocks); }
+};
 
 static std::mt19937_64 random_words;
 static u64 below(u64 n) { return random_words() % n; }
@@ -103,7 +120,7 @@ struct Call {
   // Runs the call and compares. Returns whether the team is fit for another one.
   bool check() {
     ExchangeLaunches launches;
-    for (unsigned r = 0; r < world.ranks; r++) launches.add(symm_exchange, params[r], blocks[r]);
+    for (unsigned r = 0; r < world.ranks; r++) launches.add(params[r], blocks[r]);
     launches.join();
 
     bool bad = damage == NEGATIVE;
@@ -163,7 +180,7 @@ static void late_pe() {
   for (unsigned r = 0; r < 2; r++) {
     ExchangeParams p = plain(w, r);
     p.limit_ns = 300000000;
-    launches.add(symm_exchange, p, 3);
+    launches.add(p, 3);
   }
   launches.join();
   for (unsigned r = 0; r < 2; r++) {
@@ -177,14 +194,14 @@ static void late_pe() {
   EXPECT(waited[0] >= 300000000 || waited[1] >= 300000000, "waited %llu and %llu ns", waited[0], waited[1]);
   // Whoever comes late learns that the others gave up, and whom they blame.
   const u64 began = now_ns();
-  launches.add(symm_exchange, plain(w, 2), 3);
+  launches.add(plain(w, 2), 3);
   launches.join();
   const StatusRecord& s = w.pe[2].host;
   EXPECT(s.code == STATUS_TIMEOUT && s.pe == FIRST_PE + 2 && s.late == 4, "code %llu PE %llu late %llx", s.code, s.pe, s.late);
   EXPECT(now_ns() - began < 20000000000ull, "the late PE waited until its deadline");
   // The next call does nothing, and ends.
   ExchangeParams next = plain(w, 0);
-  launches.add(symm_exchange, next, 3);
+  launches.add(next, 3);
   launches.join();
   EXPECT(w.pe[0].result[0] == 0 && w.pe[0].context[0] == w.pe[0].context[1], "row 0 has %lld", w.pe[0].result[0]);
   EXPECT(w.pe[0].out == std::vector<unsigned char>(1 << 16, POISON), "written after a failure");
@@ -197,9 +214,9 @@ static void two_launches_of_one_context() {
     ExchangeLaunches launches;
     for (unsigned r = 0; r < 2; r++) {
       ExchangeParams p = plain(w, r);
-      launches.add(symm_exchange, p, 2);
+      launches.add(p, 2);
       p.record = (u64)&second[r];
-      launches.add(symm_exchange, p, 2);
+      launches.add(p, 2);
     }
     launches.join();
     for (unsigned r = 0; r < 2; r++) {
@@ -221,19 +238,19 @@ static void expect_invalid(World& w, const char* what, u64 fault, unsigned pe) {
 static void refused_arguments_and_another_operation() {
   ExchangeLaunches launches;
   World refused(2, 64, 1 << 16);
-  launches.add(symm_exchange, plain(refused, 0), 2);
+  launches.add(plain(refused, 0), 2);
   ExchangeParams p = refused.params(1);
   p.form = FORM_ALL_TO_ALL_VDEV_2D, p.row_bytes = 64;
   p.invalid = FAULT_ARGUMENT;
-  launches.add(symm_exchange, p, 1);
+  launches.add(p, 1);
   launches.join();
   expect_invalid(refused, "refused arguments", FAULT_ARGUMENT, 1);
 
   World other(2, 64, 1 << 16);
-  launches.add(symm_exchange, plain(other, 0), 2);
+  launches.add(plain(other, 0), 2);
   p = plain(other, 1);
   p.form = FORM_ALL_TO_ALL_VDEV, p.ne = 1, p.n_splits = 2;
-  launches.add(symm_exchange, p, 2);
+  launches.add(p, 2);
   launches.join();
   expect_invalid(other, "another operation", FAULT_OPERATION, 1);
 }

@@ -27,6 +27,26 @@ inline void store_relaxed_sys_u64(void* at, u64 v) { __atomic_store_n((u64*)at, 
 inline void store_relaxed_gpu_u64(void* at, u64 v) { __atomic_store_n((u64*)at, v, __ATOMIC_RELAXED); }
 inline void store_relaxed_gpu_u32(void* at, uint32_t v) { __atomic_store_n((uint32_t*)at, v, __ATOMIC_RELAXED); }
 
+struct alignas(16) Tagged {
+  u64 word;
+  u64 tag;
+};
+
+// A tag is seen only by those who then see the word, as if both were written at once. Tags of one place grow, so a word that is
+// newer than the tag before it is never taken for an older one's.
+inline void store_relaxed_sys_tagged(void* at, Tagged v) {
+  __atomic_store_n((u64*)at, v.word, __ATOMIC_RELAXED);
+  __atomic_store_n((u64*)at + 1, v.tag, __ATOMIC_RELEASE);
+}
+
+inline Tagged load_acquire_sys_tagged(const void* at) {
+  const u64 tag = emulated_load<u64>((const u64*)at + 1, __ATOMIC_ACQUIRE);
+  return {__atomic_load_n((const u64*)at, __ATOMIC_RELAXED), tag};
+}
+
+// Both are one load on the GPU; here the tag must be seen first.
+inline Tagged load_relaxed_sys_tagged(const void* at) { return load_acquire_sys_tagged(at); }
+
 // By hand: GCC 12 makes `x += __atomic_fetch_add(at, x, order)` return twice the old value.
 template <typename T>
 inline T emulated_add(void* at, T v) {
@@ -54,6 +74,8 @@ inline u64 cas_acq_rel_sys_u64(void* at, u64 expected, u64 desired) { return cas
 
 inline void fence_acq_rel_sys() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 inline void fence_acq_rel_gpu() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
+inline void fence_release_sys() { __atomic_thread_fence(__ATOMIC_RELEASE); }
+inline void fence_release_gpu() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 
 // A GPU faults on a vector at an odd address; the host would not.
 inline void expect_aligned(const void* at) {
