@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::context::Context;
 use super::handle::Handle;
+use super::reduce::check::apart;
 use super::span::Span;
 use super::stream::Stream;
 use super::team::Team;
@@ -23,13 +24,14 @@ pub struct Options {
 /// Arguments of the `all_to_all_vdev` family. Splits and offsets are `i64` in the memory of the stream, in rows.
 #[derive(Debug)]
 pub struct AllToAllVdev<'a, B: Backend> {
-    /// Rows to send: `[N, row]`, any memory of this PE. Free again when the operation completes.
+    /// Rows to send: `[N, row]`, any memory of this PE outside `output`. Free again when the operation completes.
     pub input: &'a Span<B>,
     /// Where received rows go: `[M, row]`, a handle over the context's team, the same allocation on every member.
     pub output: &'a Handle<B>,
-    /// `[W]`, `[W·ne]`, or `[2, ne·W]` for the offset form. Unchanged by the operation.
+    /// `[W]`, `[W·ne]`, or `[2, ne·W]` for the offset form, outside `output`. Unchanged by the operation.
     pub in_splits: &'a Span<B>,
     /// `[2, W]` or `[2, W·ne]`: row 0 rows received, row 1 their first rows in `output`. After a failure row 0 is zero.
+    /// Memory outside the other three.
     pub out_splits_offsets: &'a Span<B>,
     /// Elements of a row, 1 or more.
     pub row: usize,
@@ -55,7 +57,8 @@ impl<B: Backend> Context<B> {
     /// Over the context's team, with equal lengths and dtype.
     ///
     /// # Shapes
-    /// `input`: `[n]`, any memory of this PE; `output`: `[W·n]` or larger, the same allocation on every member.
+    /// `input`: `[n]`, memory of this PE outside the first W·n elements of `output`, or exactly this rank's block of them
+    /// (in place); `output`: `[W·n]` or larger, the same allocation on every member.
     ///
     /// # Completion
     /// When the stream has passed it, `output` is complete here and `input` may be reused.
@@ -81,7 +84,8 @@ impl<B: Backend> Context<B> {
     /// Over the context's team, with equal lengths and dtype.
     ///
     /// # Shapes
-    /// `input`: `[W·k]`, any memory of this PE; `output`: `[W·k]` or larger, the same allocation on every member.
+    /// `input`: `[W·k]`, memory of this PE outside the first W·k elements of `output`; `output`: `[W·k]` or larger, the same
+    /// allocation on every member.
     ///
     /// # Completion
     /// When the stream has passed it, `output` is complete here and `input` may be reused.
@@ -239,6 +243,7 @@ impl<B: Backend> Context<B> {
     ) -> Result<()> {
         let op = x.form.name();
         let checked = same_dtype(op, "output", output.dtype(), ("the input", input.dtype))
+            .and_then(|()| self.input_apart(x.form, input, output))
             .and_then(|()| self.output(op, "output", output, x.row_bytes));
         match checked {
             Err(refused) => self.refuse(stream, x, refused),
@@ -247,6 +252,17 @@ impl<B: Backend> Context<B> {
                 self.run(stream, &Exchange { input: input.addr, output: Some(out), ..x })
             }
         }
+    }
+
+    /// Peers write their blocks while this PE reads its input; its own block of an all_gather nobody else writes.
+    fn input_apart(&self, form: Form, input: &Span<B>, output: &Handle<B>) -> Result<()> {
+        let (all, own) = (output.span(), self.inner.team.group.my_rank().saturating_mul(input.bytes()));
+        let gathers = form == Form::AllGather;
+        if gathers && own <= all.bytes() && input.addr == all.addr.offset(own) {
+            return Ok(());
+        }
+        let written = if gathers { input.len.saturating_mul(self.ranks()) } else { input.len };
+        apart(form.name(), "input", input, ("output", &all.slice(0, written.min(all.len))?))
     }
 
     fn vdev(
@@ -313,6 +329,13 @@ impl<B: Backend> Context<B> {
             if !span.addr.0.is_multiple_of(8) {
                 return wrong(name, format!("address {:?}", span.addr), "8-byte alignment".into());
             }
+        }
+        // Peers write rows to the output while this PE still reads; what they send may land anywhere in it.
+        let output = ("output", &args.output.span());
+        apart(op, "input", args.input, output)?;
+        apart(op, "in_splits", args.in_splits, output)?;
+        for other in [output, ("input", args.input), ("in_splits", args.in_splits)] {
+            apart(op, "out_splits_offsets", args.out_splits_offsets, other)?;
         }
         let row_bytes = match args.row.checked_mul(args.input.dtype.size()) {
             Some(b) => b,

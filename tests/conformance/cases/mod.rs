@@ -7,6 +7,7 @@ mod capabilities;
 mod errors;
 mod handle;
 mod lifetime;
+mod overlaps;
 mod plans;
 mod recover;
 mod reduce;
@@ -46,6 +47,7 @@ pub(crate) fn all() -> Vec<Case> {
         take_errors::CASES,
         words::CASES,
         errors::CASES,
+        overlaps::CASES,
         recover::CASES,
         survivors::CASES,
         symmetry::CASES,

@@ -46,14 +46,17 @@ impl Splits {
     /// Where `receiver`'s rows come from and lie: by (expert, source), without alignment.
     pub(crate) fn received(&self, receiver: usize) -> Vec<Piece> {
         let all: Vec<Vec<i64>> = (0..self.pes).map(|rank| self.of(rank)).collect();
+        // Where the next expert's rows begin in each source's input.
+        let mut next: Vec<usize> =
+            all.iter().map(|s| s[..receiver * self.experts].iter().sum::<i64>() as usize).collect();
         let mut pieces = Vec::new();
         let mut to = 0;
         for e in 0..self.experts {
             let (index, start) = (receiver * self.experts + e, to);
             for (source, splits) in all.iter().enumerate() {
                 let rows = splits[index] as usize;
-                let from = splits[..index].iter().sum::<i64>() as usize;
-                pieces.push(Piece { source, from, to, rows });
+                pieces.push(Piece { source, from: next[source], to, rows });
+                next[source] += rows;
                 to += rows;
             }
             if to == start && self.padded {
@@ -77,6 +80,15 @@ mod tests {
                 for rank in 0..pes {
                     assert_eq!(s.of(rank).iter().sum::<i64>(), rows as i64);
                     let pieces = s.received(rank);
+                    for (i, p) in pieces.iter().enumerate() {
+                        let index = rank * experts + i / pes;
+                        let before = s.of(p.source)[..index].iter().sum::<i64>() as usize;
+                        assert_eq!(
+                            (p.source, p.from),
+                            (i % pes, before),
+                            "{pes} {experts} {rows}: piece {i}"
+                        );
+                    }
                     let end = pieces.iter().map(|p| p.to + p.rows).max().unwrap_or(0);
                     assert!(end <= rows + Splits::rows_bound(pes, experts), "{pes} {experts} {rows}: {end}");
                     received += pieces.iter().map(|p| p.rows).sum::<usize>();

@@ -83,6 +83,7 @@ impl Args {
     pub(super) fn request(&self) -> Result<Request, Failure> {
         let dtype = self.dtype.parse::<DType>().ok().and_then(|d| Float::try_from(d).ok());
         let expected = "bf16, f16 or f32";
+        self.files()?;
         Ok(Request {
             layer: number("layer", self.layer.as_deref(), i64::MIN, i64::MAX)?,
             pes: number("pes", self.pes.as_deref(), 1, 1 << 20)?,
@@ -92,6 +93,31 @@ impl Args {
             steps: number("steps", self.steps.as_deref(), 1, u64::from(u32::MAX))?,
             seed: number("seed", self.seed.as_deref(), 0, u64::MAX)?,
         })
+    }
+
+    /// Files are written one after the other: of a name that is given twice only the last one would be left.
+    fn files(&self) -> Result<(), Failure> {
+        let files = [("json", &self.json), ("plot", &self.plot), ("report", &self.report)];
+        for (i, (name, path)) in files.into_iter().enumerate() {
+            let Some(path) = path else { continue };
+            let is = |other: &str| path.as_os_str() == other;
+            if is("-") && name != "json" {
+                return Err(Failure::argument(
+                    name,
+                    "-",
+                    "a file: only --json writes to the standard output",
+                ));
+            }
+            let same = files[..i].iter().find(|(_, other)| other.as_ref() == Some(path));
+            if let Some((other, _)) = same.filter(|_| !is("/dev/null")) {
+                return Err(Failure::argument(
+                    name,
+                    path.display(),
+                    format!("another file than --{other}'s"),
+                ));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -114,5 +140,22 @@ mod tests {
         assert_eq!(with(|a| a.layer = Some("1.5".into())), Err("layer".to_owned()));
         assert_eq!(with(|a| a.dtype = "i32".into()), Err("dtype".to_owned()));
         assert_eq!(with(|a| a.layer = Some("-3".into())), Ok(()));
+    }
+
+    #[test]
+    fn every_output_has_a_file_of_its_own() {
+        let with = |json: &str, plot: &str, report: &str| {
+            let path = |name: &str| (!name.is_empty()).then(|| PathBuf::from(name));
+            let files = [json, plot, report].map(path);
+            let [json, plot, report] = files;
+            let args = Args { json, plot, report, ..Args::default() };
+            args.files().map_err(|f| f.error.field.unwrap_or_default())
+        };
+        assert_eq!(with("-", "a.svg", "a.html"), Ok(()));
+        assert_eq!(with("/dev/null", "/dev/null", ""), Ok(()));
+        assert_eq!(with("", "a", "a"), Err("report".to_owned()));
+        assert_eq!(with("a", "a", ""), Err("plot".to_owned()));
+        assert_eq!(with("", "-", ""), Err("plot".to_owned()));
+        assert_eq!(with("", "", "-"), Err("report".to_owned()));
     }
 }

@@ -19,6 +19,7 @@ mod legs;
 use super::collective::{Options, same_dtype};
 use super::context::Context;
 use super::handle::Handle;
+use super::reduce::check::apart;
 use super::span::{Local, Span};
 use super::stream::Stream;
 use crate::backend::{Backend, Exchange, Form};
@@ -39,6 +40,8 @@ pub struct PlanBuffers<B: Backend> {
     tables: [Local<B>; 2],
     /// Rows and offsets as received there, and as returned.
     results: [Local<B>; 2],
+    /// The stream of the last call of a plan, which may still read the tables.
+    used_by: Option<Stream<B>>,
 }
 
 /// An exchange whose splits all members know; made by [`PlanBuffers::all_to_all_vdev`] or
@@ -64,7 +67,7 @@ pub struct ExchangePlan<'b, B: Backend> {
 /// What one call of a plan moves.
 #[derive(Debug)]
 pub struct Planned<'a, B: Backend> {
-    /// Rows to send: `[N, row]`, any memory of this PE. Free again when the operation completes.
+    /// Rows to send: `[N, row]`, any memory of this PE outside `output`. Free again when the operation completes.
     pub input: &'a Span<B>,
     /// Where received rows go: `[M, row]`, a handle over the plan's team, the same allocation on every member.
     pub output: &'a Handle<B>,
@@ -130,6 +133,7 @@ impl<B: Backend> Context<B> {
             ne,
             tables: [new(4 * (columns + 1))?, new(4 * (columns + 1))?],
             results: [new(2 * columns)?, new(2 * columns)?],
+            used_by: None,
         })
     }
 }
@@ -138,7 +142,8 @@ impl<B: Backend> PlanBuffers<B> {
     /// A plan for exchanges as [`Context::all_to_all_vdev`] makes them.
     ///
     /// # Collective
-    /// Over the context's team. Waits for the stream and for all members: for set-up, not for the hot path.
+    /// Over the context's team. Waits for the stream, for that of the last call of the buffers' plan before, and for all
+    /// members: for set-up, not for the hot path.
     ///
     /// # Shapes
     /// `in_splits`: `[W]` i64; read once, here. The buffers must have been made for one expert a rank.
@@ -193,7 +198,7 @@ impl<B: Backend> PlanBuffers<B> {
     }
 
     fn read_splits(
-        &self,
+        &mut self,
         stream: &Stream<B>,
         form: Form,
         in_splits: &Span<B>,
@@ -219,6 +224,9 @@ impl<B: Backend> PlanBuffers<B> {
             return Err(Error::argument(OP, "in_splits", got, format!("[{}]", w * self.ne)));
         }
         stream.enter(OP, &self.context.inner.team)?;
+        if let Some(last) = self.used_by.take_if(|last| !last.is(stream)) {
+            last.synchronize()?;
+        }
         stream.read(in_splits)
     }
 }
@@ -262,6 +270,7 @@ impl<'b, B: Backend> ExchangePlan<'b, B> {
         args: &Planned<'_, B>,
     ) -> Result<Dispatched<'p, 'b, B>> {
         self.run(stream, &self.there, 0, args)?;
+        self.buffers.used_by = Some(stream.clone());
         Ok(Dispatched { stream: stream.clone(), plan: self })
     }
 
@@ -309,6 +318,7 @@ impl<'b, B: Backend> ExchangePlan<'b, B> {
             ));
         }
         same_dtype(OP, "output", args.output.dtype(), ("the input", args.input.dtype))?;
+        apart(OP, "input", args.input, ("output", &args.output.span()))?;
         let Some(row_bytes) = row.checked_mul(args.input.dtype.size()) else {
             return Err(Error::argument(OP, "row", row, "a row that fits the address space"));
         };

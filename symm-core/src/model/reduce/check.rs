@@ -50,6 +50,10 @@ impl<B: Backend> Sum<'_, B> {
             }
             aligned(op, out, result)?;
             apart(op, out, result, (name, &own))?;
+            if let Some(input) = self.input.filter(|input| input.addr != result.addr) {
+                // Exactly in place every sum is written where its own summand was read; otherwise one that is yet to be read.
+                apart(op, out, result, ("local_input", input))?;
+            }
         }
         Ok(())
     }
