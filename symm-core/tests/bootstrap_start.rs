@@ -117,6 +117,8 @@ fn knock(address: &SocketAddr) -> UnixStream {
     }
 }
 
+/// Of the handshake.
+const VERSION: u32 = 3;
 /// Sizes of a greeting, an answer and a proof.
 const HELLO: usize = 8 + 5 * 4 + 64 + 32;
 const REPLY: usize = 8 + 4 * 4 + 32 + 32;
@@ -137,10 +139,24 @@ fn shake(s: &mut UnixStream, hello: &[u8], key: &[u8]) -> [u8; REPLY] {
     s.write_all(hello).expect("room for a greeting");
     let mut answer = [0; REPLY];
     s.read_exact(&mut answer).expect("an answer");
-    let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key).expect("any length");
-    [&b"connect"[..], hello, &answer].iter().for_each(|part| mac.update(part));
-    s.write_all(&mac.finalize().into_bytes()).expect("room for a proof");
+    s.write_all(&proof(hello, &answer, key)).expect("room for a proof");
     answer
+}
+
+/// That the connecting side knows `key`.
+fn proof(hello: &[u8], answer: &[u8], key: &[u8]) -> [u8; 32] {
+    let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key).expect("any length");
+    [&b"connect"[..], hello, answer].iter().for_each(|part| mac.update(part));
+    mac.finalize().into_bytes().into()
+}
+
+/// A PE's part in the exchange by which the world meets: a frame of that team, without a payload.
+fn meet(s: &mut UnixStream) {
+    let mut frame = b"symf\x01\0\0\0".to_vec();
+    frame.extend([0; 8]);
+    frame.extend(b"meet....");
+    frame.extend([0; 8]);
+    s.write_all(&frame).expect("room");
 }
 
 #[test]
@@ -161,8 +177,8 @@ fn strangers_at_the_door_are_dropped_and_the_job_starts() {
         match round % 5 {
             0 => bytes.clear(),
             1 => bytes = b"symmboot".to_vec(),
-            2 => bytes = greeting(2, 2, 7, &name),
-            3 => bytes = greeting(2, 2, 1, "another-job"),
+            2 => bytes = greeting(VERSION, 2, 7, &name),
+            3 => bytes = greeting(VERSION, 2, 1, "another-job"),
             _ => {}
         }
         // Fails where the other end hung up already.
@@ -171,13 +187,62 @@ fn strangers_at_the_door_are_dropped_and_the_job_starts() {
     }
     // One that announces a job name of 4 GiB.
     let mut s = knock(&door);
-    let mut bytes = greeting(2, 2, 1, &name);
+    let mut bytes = greeting(VERSION, 2, 1, &name);
     bytes[24..28].fill(0xff);
     s.write_all(&bytes).expect("room for a greeting");
     assert_eq!(s.read(&mut [0; 8]).expect("closed"), 0, "dropped without an answer");
     let one = Unix::join(&config(&name, 1, 2)).expect("let in among strangers");
     let zero = zero.join().expect("no panic").expect("complete");
     assert!(works(&[zero, one]));
+}
+
+/// Of a crowd that says nothing, those go first, and not one who has greeted as a PE does and has yet to prove itself.
+#[test]
+fn a_crowd_at_the_door_does_not_push_out_one_who_greeted() {
+    let name = job();
+    let c = config(&name, 0, 2);
+    let zero = thread::spawn(move || Unix::join(&c));
+    let mut one = knock(&address(&name, 0));
+    let hello = greeting(VERSION, 2, 1, &name);
+    one.write_all(&hello).expect("room for a greeting");
+    let mut answer = [0; REPLY];
+    one.read_exact(&mut answer).expect("an answer");
+    let crowd: Vec<_> = (0..300).map(|_| knock(&address(&name, 0))).collect();
+    // The last of them is in once one of the first is out.
+    assert_eq!((&crowd[0]).read(&mut [0; 8]).expect("closed"), 0);
+    one.write_all(&proof(&hello, &answer, b"")).expect("room for a proof");
+    let mut stands = [0];
+    one.read_exact(&mut stands).expect("not pushed out");
+    assert_eq!(stands, *b"+");
+    meet(&mut one);
+    zero.join().expect("no panic").expect("complete");
+}
+
+/// Whoever is dropped by the other end before that has taken the connection comes again: it is no death.
+#[test]
+fn an_end_that_hangs_up_in_the_handshake_is_no_death() {
+    let name = job();
+    let door = UnixListener::bind_addr(&address(&name, 0)).expect("free");
+    let c = config(&name, 1, 2);
+    let one = thread::spawn(move || Unix::join(&c));
+    for after_proof in [false, true] {
+        let (mut s, _) = door.accept().expect("PE 1 comes");
+        let mut hello = [0; HELLO];
+        s.read_exact(&mut hello).expect("a greeting");
+        let mut answer = b"symmboot".to_vec();
+        [0, VERSION, 2, 0].iter().for_each(|w| answer.extend(w.to_le_bytes()));
+        answer.extend([7; 32]);
+        let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(b"").expect("any length");
+        [&b"accept"[..], &hello, &answer].iter().for_each(|part| mac.update(part));
+        answer.extend(mac.finalize().into_bytes());
+        s.write_all(&answer).expect("room for an answer");
+        if after_proof {
+            s.read_exact(&mut [0; 32]).expect("a proof");
+        }
+    }
+    drop(door);
+    let zero = Unix::join(&config(&name, 0, 2)).expect("complete");
+    assert!(works(&[zero, one.join().expect("no panic").expect("complete")]));
 }
 
 #[test]
@@ -195,13 +260,8 @@ fn impostor() -> (UnixStream, Arc<dyn Bootstrap>) {
     let c = config(&name, 0, 2);
     let zero = thread::spawn(move || Unix::join(&c));
     let mut s = knock(&address(&name, 0));
-    shake(&mut s, &greeting(2, 2, 1, &name), b"");
-    // Its part in the exchange by which the world meets: a frame of that team, without a payload.
-    let mut frame = b"symf\x01\0\0\0".to_vec();
-    frame.extend([0; 8]);
-    frame.extend(b"meet....");
-    frame.extend([0; 8]);
-    s.write_all(&frame).expect("room");
+    shake(&mut s, &greeting(VERSION, 2, 1, &name), b"");
+    meet(&mut s);
     (s, zero.join().expect("no panic").expect("complete"))
 }
 
@@ -210,25 +270,18 @@ fn a_pe_number_that_is_here_already_is_refused() {
     let name = job();
     let c = config(&name, 0, 3);
     let zero = thread::spawn(move || Unix::join(&c));
-    let meet = |s: &mut UnixStream| {
-        let mut frame = b"symf\x01\0\0\0".to_vec();
-        frame.extend([0; 8]);
-        frame.extend(b"meet....");
-        frame.extend([0; 8]);
-        s.write_all(&frame).expect("room");
-    };
     let mut answers = [[0; REPLY]; 2];
     let mut first = Vec::new();
     for answer in &mut answers {
         let mut s = knock(&address(&name, 0));
-        *answer = shake(&mut s, &greeting(2, 3, 1, &name), b"");
+        *answer = shake(&mut s, &greeting(VERSION, 3, 1, &name), b"");
         // Until it has seen the proof, the second is as welcome as the first.
         thread::sleep(Duration::from_millis(50));
         first.push(s);
     }
     assert_eq!((answers[0][8], answers[1][8]), (0, 3), "welcome, then duplicate");
     let mut s = knock(&address(&name, 0));
-    shake(&mut s, &greeting(2, 3, 2, &name), b"");
+    shake(&mut s, &greeting(VERSION, 3, 2, &name), b"");
     meet(&mut first[0]);
     meet(&mut s);
     let zero = zero.join().expect("no panic").expect("the duplicate changed nothing");
@@ -267,10 +320,11 @@ fn another_version_fails_with_both_numbers() {
     let name = job();
     let c = config(&name, 0, 2);
     let zero = thread::spawn(move || Unix::join(&c).map(drop));
-    let answer = shake(&mut knock(&address(&name, 0)), &greeting(3, 2, 1, &name), b"");
-    assert_eq!(answer[8..16], [1, 0, 0, 0, 2, 0, 0, 0], "verdict and version");
+    let answer = shake(&mut knock(&address(&name, 0)), &greeting(VERSION + 1, 2, 1, &name), b"");
+    assert_eq!(answer[8..16], [1, 0, 0, 0, VERSION as u8, 0, 0, 0], "verdict and version");
     let e = zero.join().expect("no panic").expect_err("cannot work");
-    assert!(e.to_string().contains("version 3") && e.to_string().contains("version 2"), "{e}");
+    let versions = [VERSION + 1, VERSION].map(|v| format!("version {v}"));
+    assert!(versions.iter().all(|v| e.to_string().contains(v)), "{e}");
 }
 
 #[test]
@@ -282,10 +336,10 @@ fn whoever_does_not_know_the_secret_changes_nothing_and_is_counted() {
     };
     let zero = join(0);
     // A wrong secret; the right one with a size that would end the job if it were believed; its own answer sent back.
-    shake(&mut knock(&address(&name, 0)), &greeting(2, 2, 1, &name), b"wrong");
-    shake(&mut knock(&address(&name, 0)), &greeting(2, 3, 1, &name), b"");
+    shake(&mut knock(&address(&name, 0)), &greeting(VERSION, 2, 1, &name), b"wrong");
+    shake(&mut knock(&address(&name, 0)), &greeting(VERSION, 3, 1, &name), b"");
     let mut mirror = knock(&address(&name, 0));
-    mirror.write_all(&greeting(2, 2, 1, &name)).expect("room for a greeting");
+    mirror.write_all(&greeting(VERSION, 2, 1, &name)).expect("room for a greeting");
     let mut answer = [0; REPLY];
     mirror.read_exact(&mut answer).expect("an answer");
     mirror.write_all(&answer[REPLY - 32..]).expect("room for a proof");

@@ -1,6 +1,6 @@
 //! Starting by each family of variables, in real processes.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use symm_core::bootstrap::{Bootstrap, Group, start};
 use symm_core::{Config, Deadline, Pe};
 
 /// Variables of every family, so that none of this test's own comes to its children.
-const FAMILIES: [&str; 19] = [
+const FAMILIES: [&str; 21] = [
     "SYMM_PE",
     "SYMM_N_PES",
     "SYMM_JOB",
@@ -30,6 +30,8 @@ const FAMILIES: [&str; 19] = [
     "MASTER_PORT",
     "SLURM_STEP_NUM_TASKS",
     "SLURM_PROCID",
+    "SLURM_STEP_NUM_NODES",
+    "SYMM_PORT",
     "OMPI_COMM_WORLD_SIZE",
 ];
 
@@ -79,8 +81,22 @@ fn work() -> symm_core::Result<()> {
     barrier(&boot, 10 + u64::from(boot.pe().0 % 2), team)?;
     barrier(&boot, 3, all)?;
     println!("\nworld {} {}", boot.pe().0, boot.n_pes());
+    println!("strangers {}\nports {}", boot.strangers(), listens());
     boot.close();
     Ok(())
+}
+
+/// TCP ports at which this process listens.
+fn listens() -> usize {
+    let fds = std::fs::read_dir("/proc/self/fd").expect("there").flatten();
+    let mine: Vec<_> = fds.filter_map(|fd| std::fs::read_link(fd.path()).ok()).collect();
+    let table = |name| std::fs::read_to_string(name).unwrap_or_default();
+    let all = table("/proc/self/net/tcp") + &table("/proc/self/net/tcp6");
+    let listening = all.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        (words.get(3) == Some(&"0A")).then(|| format!("socket:[{}]", words[9]))
+    });
+    listening.filter(|socket| mine.iter().any(|fd| fd.as_os_str() == socket.as_str())).count()
 }
 
 /// Does nothing unless another test of this file started this process as a PE.
@@ -157,7 +173,10 @@ fn variables_of_torchrun_meet_beside_the_port_of_its_store() {
 #[test]
 fn an_address_brings_pes_together_and_a_large_world_is_a_tree() {
     let port = port();
-    all_came(&run((0..20).map(|pe| symm(pe, 20, port))));
+    let said = run((0..20).map(|pe| symm(pe, 20, port)));
+    all_came(&said);
+    // Where they met over loopback, no port stays open to the other users of this host.
+    assert!(said.iter().all(|text| text.contains("\nports 0\n")), "{said:?}");
 }
 
 #[test]
@@ -173,6 +192,8 @@ fn tasks_of_one_node_meet_by_their_job_and_step() {
         ]
     };
     all_came(&run((0..3).map(|rank| task(rank, "1"))));
+    let said = run([task(0, "x")]);
+    assert!(said[0].contains("setting SLURM_STEP_NUM_NODES is \"x\""), "{}", said[0]);
     let said = run([task(0, "2")]);
     assert!(said[0].contains("error Setting") && said[0].contains("--mpi=pmix"), "{}", said[0]);
 }
@@ -234,20 +255,66 @@ fn strangers_at_the_address_do_not_keep_a_job_from_starting() {
     while strangers.len() < 100 {
         if let Ok(mut s) = TcpStream::connect(("127.0.0.1", port)) {
             // Silent ones, short ones, ones that are no PE.
-            let bytes = vec![strangers.len() as u8; strangers.len()];
-            let _ = std::io::Write::write_all(&mut s, &bytes);
+            let bytes = vec![strangers.len() as u8; 2 * strangers.len()];
+            let _ = s.write_all(&bytes);
             strangers.push(s);
         }
         assert!(began.elapsed() < Duration::from_secs(10));
     }
     let said = [zero, Process::start(&token(1))].map(Process::said);
     all_came(&said);
+    // Some said enough to be known for strangers at once; the silent ones may still be at it.
+    let counted = said[0].split_once("strangers ").and_then(|(_, n)| n.split('\n').next()?.parse().ok());
+    assert!(counted.is_some_and(|n: usize| n > 0), "{said:?}");
     // One with another secret is told so; the other one waits in vain.
     let wrong = [symm(1, 2, port), vec![("SYMM_TOKEN", "wrong".to_owned())]].concat();
     let short = [token(0), vec![("SYMM_INIT_TIMEOUT_MS", "1000".to_owned())]].concat();
     let said = run([short, wrong]);
     assert!(said[0].contains("error Timeout") && said[0].contains("late: PE 1 "), "{}", said[0]);
     assert!(said[1].contains("does not know the job's secret"), "{}", said[1]);
+}
+
+/// Every place is taken by strangers that say a byte now and then: the time for all that they say has an end.
+#[test]
+fn strangers_who_talk_for_ever_do_not_keep_a_job_from_starting() {
+    let port = port();
+    let zero = Process::start(&symm(0, 2, port));
+    let began = Instant::now();
+    let mut strangers = Vec::new();
+    while strangers.len() < 140 {
+        if let Ok(s) = TcpStream::connect(("127.0.0.1", port)) {
+            strangers.push(s);
+        }
+        assert!(began.elapsed() < Duration::from_secs(10));
+    }
+    let talk = std::thread::spawn(move || {
+        let mut open = strangers;
+        while !open.is_empty() && began.elapsed() < Duration::from_secs(30) {
+            open.retain_mut(|s| s.write_all(b"s").is_ok());
+            std::thread::sleep(Duration::from_millis(250));
+        }
+    });
+    all_came(&[zero, Process::start(&symm(1, 2, port))].map(Process::said));
+    talk.join().expect("no panic");
+}
+
+#[test]
+fn a_port_that_nobody_can_know_is_an_error_that_names_the_variable() {
+    let said = run([torchrun(0, 2, 0), torchrun(1, 2, 65535), symm(0, 2, 0), symm(1, 2, 0)]);
+    assert!(said[..2].iter().all(|text| text.contains("setting MASTER_PORT is")), "{said:?}");
+    assert!(said[2..].iter().all(|text| text.contains("setting SYMM_ADDR is \"localhost:0\"")), "{said:?}");
+}
+
+/// The system's resolver may take longer than this PE has.
+#[test]
+fn a_name_that_nobody_knows_is_an_error_within_the_deadline() {
+    let mut vars = torchrun(1, 2, port());
+    vars[2].1 = "no-such-host.invalid".to_owned();
+    vars.push(("SYMM_INIT_TIMEOUT_MS", "300".to_owned()));
+    let began = Instant::now();
+    let said = run([vars]);
+    assert!(said[0].contains("getaddrinfo: MASTER_ADDR=no-such-host.invalid"), "{}", said[0]);
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use rustix::process::{Pid, getuid};
 
 use super::card::Address;
 use super::doors::{Filled, credentials, fill};
-use super::hello::{self, HELLO_BYTES, Hello, REPLY_BYTES, Reply, VERSION, Verdict};
+use super::hello::{self, HELLO_BYTES, Hello, REPLY_BYTES, Reply, STANDS, VERSION, Verdict};
 use super::io::{DIAL, Io};
 use super::secret::{self, PROOF_BYTES};
 use crate::error::{Error, Result};
@@ -43,6 +43,8 @@ struct Call {
     pid: Option<Pid>,
     /// The greeting, once it is sent.
     asked: Option<(Hello, [u8; HELLO_BYTES])>,
+    /// The proof is sent: the other end may have taken the connection, so only it may give this one up.
+    pledged: bool,
     bytes: Vec<u8>,
 }
 
@@ -69,6 +71,11 @@ impl Io {
         self.dials.get(&pe).and_then(|d| d.call.as_ref()).is_some_and(|c| c.asked.is_some())
     }
 
+    /// Whether `pe` has all that it needs to take this PE's connection.
+    pub(super) fn pledged(&self, pe: Pe) -> bool {
+        self.dials.get(&pe).and_then(|d| d.call.as_ref()).is_some_and(|c| c.pledged)
+    }
+
     /// Ends an attempt because the peer has come by itself; it is repeated if nothing becomes of that.
     pub(super) fn forget_dial(&mut self, pe: Pe) {
         if let Some(dial) = self.dials.get_mut(&pe) {
@@ -79,7 +86,7 @@ impl Io {
 
     /// When the next attempt is due or the present one ends.
     pub(super) fn next_dial(&self) -> Option<Instant> {
-        self.dials.values().map(|d| d.call.as_ref().map_or(d.next, |c| c.since + ATTEMPT_LIMIT)).min()
+        self.dials.values().filter_map(Dial::at).min()
     }
 
     /// Makes the attempts that are due.
@@ -140,7 +147,8 @@ impl Io {
         epoll::add(&self.shared.epoll, &socket, data, EventFlags::OUT)
             .map_err(|e| Error::system("epoll_ctl", e))?;
         let since = Instant::now();
-        dial.call = Some(Call { socket, address, since, pid, asked: None, bytes: Vec::new() });
+        dial.call =
+            Some(Call { socket, address, since, pid, asked: None, pledged: false, bytes: Vec::new() });
         Ok(())
     }
 
@@ -198,9 +206,14 @@ impl Io {
     /// Reads the answer and proves this PE in turn.
     fn hear(&mut self, pe: Pe) -> Result<()> {
         let Some(dial) = self.dials.get_mut(&pe) else { return Ok(()) };
-        let Some(Call { socket, bytes, asked: Some((ours, asked)), address, .. }) = &mut dial.call else {
+        let Some(Call { socket, bytes, asked: Some((ours, asked)), address, pledged, .. }) = &mut dial.call
+        else {
             return Ok(());
         };
+        if *pledged {
+            self.await_standing(pe);
+            return Ok(());
+        }
         let answer = match fill::<REPLY_BYTES>(socket, bytes) {
             Filled::NotYet => return Ok(()),
             // It ended before it answered: an earlier process of that number, or it comes again.
@@ -227,24 +240,37 @@ impl Io {
         let proof = hello::proof(secret, asked, &answer);
         let told = send(&*socket, &proof, SendFlags::NOSIGNAL).is_ok_and(|n| n == PROOF_BYTES);
         match reply.verdict {
-            Verdict::Welcome if told && reply.pe == pe.0 => {}
+            Verdict::Welcome if told && reply.pe == pe.0 => {
+                bytes.clear();
+                *pledged = true;
+                Ok(())
+            }
             Verdict::Welcome => {
                 dial.call = None;
-                return Ok(());
+                Ok(())
             }
             Verdict::Crossed | Verdict::Duplicate if dial.duplicates < DUPLICATES => {
                 dial.duplicates += u32::from(reply.verdict == Verdict::Duplicate);
                 dial.next = Instant::now() + CROSSED;
                 dial.call = None;
-                return Ok(());
+                Ok(())
             }
-            _ => return reply.refusal(ours).map_or(Ok(()), Err),
+            _ => reply.refusal(ours).map_or(Ok(()), Err),
         }
-        if let Some(Call { socket, address, pid, .. }) = self.dials.remove(&pe).and_then(|d| d.call) {
-            let _ = epoll::delete(&self.shared.epoll, &socket);
-            self.connected(pe, socket, matches!(address, Address::Unix(_)), pid);
+    }
+
+    /// Takes the connection once the other end says that it stands; else that end dropped it, and another try is due.
+    fn await_standing(&mut self, pe: Pe) {
+        let Some(call) = self.dials.get_mut(&pe).and_then(|d| d.call.as_mut()) else { return };
+        match fill::<{ STANDS.len() }>(&call.socket, &mut call.bytes) {
+            Filled::NotYet => {}
+            Filled::All(STANDS) => {
+                let Some(call) = self.dials.remove(&pe).and_then(|d| d.call) else { return };
+                let _ = epoll::delete(&self.shared.epoll, &call.socket);
+                self.connected(pe, call.socket, matches!(call.address, Address::Unix(_)), call.pid);
+            }
+            Filled::Never | Filled::All(_) => self.hang_up(pe),
         }
-        Ok(())
     }
 
     /// What cannot be mended by another attempt: the end of a world that is being made, or of this peer.
@@ -259,7 +285,16 @@ impl Io {
 }
 
 impl Dial {
+    /// When the next attempt is due or the present one ends; `None` if only the other end can end it.
+    fn at(&self) -> Option<Instant> {
+        match &self.call {
+            None => Some(self.next),
+            Some(call) if call.pledged => None,
+            Some(call) => Some(call.since + ATTEMPT_LIMIT),
+        }
+    }
+
     fn due(&self, now: Instant) -> bool {
-        self.call.as_ref().map_or(self.next, |c| c.since + ATTEMPT_LIMIT) <= now
+        self.at().is_some_and(|at| at <= now)
     }
 }

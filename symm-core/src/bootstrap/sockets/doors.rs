@@ -13,7 +13,7 @@ use rustix::net::{
 use rustix::process::{Pid, getpid, getuid};
 
 use super::card;
-use super::hello::{self, HELLO_BYTES, Hello, REPLY_BYTES, Reply, VERSION, Verdict};
+use super::hello::{self, HELLO_BYTES, Hello, REPLY_BYTES, Reply, STANDS, VERSION, Verdict};
 use super::io::{DOOR, Io, VISITOR};
 use super::secret::{self, PROOF_BYTES};
 use crate::error::{Error, Result};
@@ -21,8 +21,10 @@ use crate::pe::Pe;
 
 /// How long somebody who came may take to prove itself; a PE does it at once.
 pub(super) const VISIT_LIMIT: Duration = Duration::from_secs(5);
-/// Most who may be at it at one time, beyond one for each PE up to a thousand; the oldest goes first.
+/// Most who may be at it at one time, beyond one for each PE up to a thousand.
 const STRANGERS: usize = 64;
+/// Most who are let in before those who are in are looked at again: a crowd at the door must not keep this thread.
+const ENTRIES_PER_TURN: usize = 16;
 /// Pause after the system had no descriptor for somebody who came.
 const NO_DESCRIPTOR: Duration = Duration::from_millis(50);
 
@@ -72,7 +74,7 @@ struct Greeted {
 impl Io {
     /// Lets in who waits at a door.
     pub(super) fn let_in(&mut self, index: usize) {
-        loop {
+        for _ in 0..ENTRIES_PER_TURN {
             let came = self.shared.doors().get(index).map(|d| (accept_with(&d.socket, FLAGS), d.unix));
             let (socket, unix) = match came {
                 Some((Ok(socket), unix)) => (socket, unix),
@@ -99,10 +101,8 @@ impl Io {
                 let _ = sockopt::set_tcp_nodelay(&socket, true);
             }
             let most = self.shared.n_pes().min(1000) + STRANGERS;
-            if self.visitors.len() >= most
-                && let Some((oldest, _)) = self.visitors.pop_first()
-            {
-                self.turned_away(&format!("visitor {oldest} was slow and others came"));
+            if self.visitors.len() >= most {
+                self.make_room();
             }
             let number = self.next_visitor;
             self.next_visitor += 1;
@@ -114,6 +114,15 @@ impl Io {
             let since = Instant::now();
             let visitor = Visitor { socket, unix, pid, since, bytes: Vec::new(), greeted: None };
             self.visitors.insert(number, visitor);
+        }
+    }
+
+    /// Drops the oldest of those who have not greeted as a PE would, which a PE does at once; else the oldest.
+    fn make_room(&mut self) {
+        let welcome = |v: &Visitor| v.greeted.as_ref().is_some_and(|g| g.verdict == Verdict::Welcome);
+        let rude = self.visitors.iter().find(|(_, v)| !welcome(v)).map(|(number, _)| *number);
+        if let Some(number) = rude.or_else(|| self.visitors.keys().next().copied()) {
+            self.end_visit(number, "it was slow and others came");
         }
     }
 
@@ -228,7 +237,7 @@ impl Io {
         let link = s.link(pe);
         if link.settled() {
             Verdict::Duplicate
-        } else if link.connecting() && self.dials.contains_key(&pe) && s.pe > pe && self.asked(pe) {
+        } else if link.connecting() && (self.pledged(pe) || s.pe > pe && self.asked(pe)) {
             Verdict::Crossed
         } else {
             Verdict::Welcome
@@ -260,6 +269,8 @@ impl Io {
         if s.link(pe).settled() {
             return self.turned_away(&format!("PE {pe} has a connection already"));
         }
+        // It may have hung up, which reading finds. The few bytes that went before were read, so there is room.
+        let _ = send(&visitor.socket, &STANDS, SendFlags::NOSIGNAL);
         // Not closing it in between: it is registered under another name first.
         let _ = epoll::delete(&s.epoll, &visitor.socket);
         self.connected(pe, visitor.socket, visitor.unix, visitor.pid);

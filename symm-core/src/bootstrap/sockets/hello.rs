@@ -2,9 +2,13 @@
 //!
 //! 1. The connecting side greets: who it is, whom it looks for, a nonce.
 //! 2. The listening side answers: its verdict, its own nonce, and a proof over both messages.
-//! 3. The connecting side sends its proof. Frames follow.
+//! 3. The connecting side sends its proof.
+//! 4. The listening side says that the connection stands. Frames follow.
 //!
-//! All three have a fixed size in every version, so a stranger's bytes can be short or wrong but never ask for memory,
+//! Without the last step the connecting side could take for a connection, and its end for a death, what the listening side
+//! has dropped meanwhile to make room for others.
+//!
+//! All four have a fixed size in every version, so a stranger's bytes can be short or wrong but never ask for memory,
 //! and nobody acts on what the other side says before it has proved to be of the job.
 
 use super::secret::{NONCE_BYTES, PROOF_BYTES, Secret};
@@ -13,7 +17,7 @@ use crate::pe::Pe;
 
 const MAGIC: [u8; 8] = *b"symmboot";
 /// Version of the handshake and the frames after it.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// Longest job name, as [`Config::check`](crate::Config::check) has it.
 const JOB_BYTES: usize = 64;
 /// Bytes of a [`Hello`].
@@ -22,6 +26,8 @@ pub(super) const HELLO_BYTES: usize = 8 + 5 * 4 + JOB_BYTES + NONCE_BYTES;
 const VERDICT_BYTES: usize = 8 + 4 * 4 + NONCE_BYTES;
 /// Bytes of a [`Reply`].
 pub(super) const REPLY_BYTES: usize = VERDICT_BYTES + PROOF_BYTES;
+/// The last step: the connection stands.
+pub(super) const STANDS: [u8; 1] = *b"+";
 
 /// What the connecting PE says first.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -82,12 +82,22 @@ pub trait Contacts {
     /// # Errors
     /// [`Error::Timeout`] naming PEs that did not come, where that can be known.
     fn exchange(&mut self, card: &[u8], wanted: &[Pe], deadline: Deadline) -> Result<Vec<Vec<u8>>>;
+
+    /// Connections that this PE dropped meanwhile because who made them did not belong to the job.
+    fn strangers(&self) -> u64 {
+        0
+    }
 }
 
 /// Where the PEs of a job are.
 pub enum Whereabouts<'a> {
     /// All on this host: each listens at an abstract socket that is named by uid, job and PE.
     OneHost,
+    /// As `OneHost`, but they come together by `contacts`. Nobody listens for other hosts, nor for other users.
+    OneHostBy {
+        /// How they tell each other that they came.
+        contacts: &'a mut dyn Contacts,
+    },
     /// Anywhere. `interfaces`: beginnings of the names of network interfaces to use, with commas between them.
     Anywhere {
         /// How they learn each other's addresses.
@@ -109,6 +119,7 @@ impl fmt::Debug for Whereabouts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Whereabouts::OneHost => "OneHost",
+            Whereabouts::OneHostBy { .. } => "OneHostBy",
             Whereabouts::Anywhere { .. } => "Anywhere",
             Whereabouts::OverTcp { .. } => "OverTcp",
         })
@@ -192,21 +203,27 @@ impl Sockets {
         let mut doors = Doors::new();
         let mut directory = Directory::OneHost;
         let mut mine = Vec::new();
+        let mut strangers = 0;
         if n_pes > 1 {
             let tcp_only = matches!(whereabouts, Whereabouts::OverTcp { .. });
             if !tcp_only {
                 doors.push(doors::unix_door(&job, pe)?);
             }
-            match whereabouts {
-                Whereabouts::OneHost => {}
+            let (contacts, card) = match whereabouts {
+                Whereabouts::OneHost => (None, None),
+                Whereabouts::OneHostBy { contacts } => (Some(contacts), Some(Card::here(&[], 0))),
                 Whereabouts::Anywhere { contacts, interfaces }
                 | Whereabouts::OverTcp { contacts, interfaces } => {
                     let (door, card) = open_to_others(interfaces)?;
                     doors.push(door);
-                    mine = card.encode();
-                    let early = meet(contacts, pe, n_pes, &mine, deadline)?;
-                    directory = Directory::Cards(Cards::new(early, tcp_only));
+                    (Some(contacts), Some(card))
                 }
+            };
+            mine = card.map_or_else(Vec::new, |card| card.encode());
+            if let Some(contacts) = contacts {
+                let early = meet(contacts, pe, n_pes, &mine, deadline)?;
+                directory = Directory::Cards(Cards::new(early, tcp_only));
+                strangers = contacts.strangers();
             }
         }
         let shared = Arc::new(Shared {
@@ -224,7 +241,7 @@ impl Sockets {
             links: Mutex::default(),
             wanted: Mutex::default(),
             doors: Mutex::new(doors),
-            strangers: AtomicU64::new(0),
+            strangers: AtomicU64::new(strangers),
         });
         let sockets = Arc::new(Sockets { shared: Arc::clone(&shared) });
         if n_pes > 1 {

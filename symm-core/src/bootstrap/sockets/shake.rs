@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use super::hello::{self, HELLO_BYTES, Hello, REPLY_BYTES, Reply, VERSION, Verdict};
+use super::hello::{self, HELLO_BYTES, Hello, REPLY_BYTES, Reply, STANDS, VERSION, Verdict};
 use super::secret::{PROOF_BYTES, nonce};
 use super::{Identity, Secret};
 use crate::error::Error;
@@ -54,7 +54,10 @@ impl<'a> Handshake<'a> {
         }
         let pe = Pe(theirs.pe);
         match verdict {
-            Verdict::Welcome => Ok(Ok(pe)),
+            Verdict::Welcome => {
+                stream.write_all(&STANDS).map_err(|e| e.to_string())?;
+                Ok(Ok(pe))
+            }
             Verdict::Version => Ok(Err(hello::version_differs(pe, theirs.version))),
             Verdict::Size => Ok(Err(hello::size_differs(pe, theirs.n_pes, n_pes))),
             Verdict::Misdirected if theirs.pe == ours.pe.0 => {
@@ -92,9 +95,11 @@ impl<'a> Handshake<'a> {
         }
         let proof = hello::proof(self.secret(), &asked, &answer);
         stream.write_all(&proof).map_err(|e| e.to_string())?;
-        match reply.refusal(&hello) {
-            None => Ok(Ok(())),
-            Some(e) => Ok(Err(e)),
+        if let Some(e) = reply.refusal(&hello) {
+            return Ok(Err(e));
         }
+        let mut stands = [0; STANDS.len()];
+        stream.read_exact(&mut stands).map_err(|e| e.to_string())?;
+        if stands == STANDS { Ok(Ok(())) } else { failed("what listens there does not answer like a PE") }
     }
 }

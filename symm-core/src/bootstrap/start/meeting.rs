@@ -4,10 +4,11 @@
 //! them when they are there. Meanwhile it hears who is missing, so that its own timeout can name them.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -21,7 +22,7 @@ use crate::pe::Pe;
 
 /// Longest message; checked before anything is allocated. Cards have some hundred bytes.
 const MOST: u32 = 64 << 10;
-/// How long somebody who connected may take for what it says; a PE says it at once.
+/// How long somebody who connected may take in all until it has proved itself; a PE does it at once.
 const TALK_LIMIT: Duration = Duration::from_secs(5);
 /// Pause between attempts to connect.
 const RETRY: Duration = Duration::from_millis(20);
@@ -36,6 +37,7 @@ const NAMED: usize = 1000;
 pub(super) struct Meeting {
     identity: Identity,
     addresses: Vec<SocketAddr>,
+    strangers: Arc<AtomicU64>,
 }
 
 /// What a PE says.
@@ -59,15 +61,18 @@ enum News {
 /// Looks up `HOST:PORT`, waiting for a name that nobody knows yet.
 pub(super) fn resolve(name: &'static str, address: &str, deadline: Deadline) -> Result<Vec<SocketAddr>> {
     loop {
-        let why = match address.to_socket_addrs() {
+        let why = match look_up(address, deadline) {
             Ok(found) => {
-                let found: Vec<SocketAddr> = found.collect();
+                if found.iter().any(|a| a.port() == 0) {
+                    let expected = "HOST:PORT of PE 0, a port that all know, which 0 is not".to_owned();
+                    return Err(Error::Setting { name, got: address.to_owned(), expected });
+                }
                 if !found.is_empty() {
                     return Ok(found);
                 }
                 "it has no address".to_owned()
             }
-            Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => {
+            Err(e) if e.kind() == ErrorKind::InvalidInput => {
                 let expected = "HOST:PORT of PE 0".to_owned();
                 return Err(Error::Setting { name, got: address.to_owned(), expected });
             }
@@ -80,9 +85,19 @@ pub(super) fn resolve(name: &'static str, address: &str, deadline: Deadline) -> 
     }
 }
 
+/// One attempt, on a thread of its own: the system's resolver has deadlines of its own, which can be longer.
+fn look_up(address: &str, deadline: Deadline) -> std::io::Result<Vec<SocketAddr>> {
+    let (tell, hear) = mpsc::channel();
+    let asked = address.to_owned();
+    let ask = move || drop(tell.send(asked.to_socket_addrs().map(Iterator::collect)));
+    std::thread::Builder::new().name("symm-resolve".to_owned()).spawn(ask)?;
+    hear.recv_timeout(deadline.left())
+        .unwrap_or_else(|_| Err(std::io::Error::new(ErrorKind::TimedOut, "no answer in time")))
+}
+
 impl Meeting {
     pub(super) fn new(identity: Identity, addresses: Vec<SocketAddr>) -> Self {
-        Meeting { identity, addresses }
+        Meeting { identity, addresses, strangers: Arc::default() }
     }
 }
 
@@ -93,6 +108,10 @@ impl Contacts for Meeting {
         } else {
             self.go(card, wanted, deadline)
         }
+    }
+
+    fn strangers(&self) -> u64 {
+        self.strangers.load(Ordering::Relaxed)
     }
 }
 
@@ -112,6 +131,9 @@ struct Table {
 struct Room {
     identity: Identity,
     table: Mutex<Table>,
+    /// Until when PEs may come.
+    deadline: Deadline,
+    strangers: Arc<AtomicU64>,
     /// Readable once the table has changed.
     changed: OwnedFd,
 }
@@ -190,6 +212,8 @@ impl Meeting {
         let room = Arc::new(Room {
             identity: self.identity.clone(),
             table: Mutex::new(table),
+            deadline,
+            strangers: Arc::clone(&self.strangers),
             changed: changed.map_err(|e| Error::system("eventfd", e))?,
         });
         let mut told = Instant::now();
@@ -198,8 +222,8 @@ impl Meeting {
             while room.table().guests < GUESTS {
                 match listener.accept() {
                     Ok((stream, from)) => welcome(&room, stream, from)?,
-                    Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => break,
-                    Err(e) if e.kind() == std::io::ErrorKind::ConnectionAborted => {}
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                    Err(e) if e.kind() == ErrorKind::ConnectionAborted => {}
                     Err(e) => return Err(io_failed("accept", &e)),
                 }
             }
@@ -252,6 +276,7 @@ fn welcome(room: &Arc<Room>, stream: TcpStream, from: SocketAddr) -> Result<()> 
     let talk = move || {
         let heard = hear(&guest_room, stream);
         if let Err(why) = &heard {
+            guest_room.strangers.fetch_add(1, Ordering::Relaxed);
             log::warn!("PE 0: a connection from {from} was dropped: {why}");
         }
         guest_room.change(|table| table.guests -= 1);
@@ -265,11 +290,11 @@ fn welcome(room: &Arc<Room>, stream: TcpStream, from: SocketAddr) -> Result<()> 
 fn hear(room: &Room, mut stream: TcpStream) -> Result<(), String> {
     let set = stream
         .set_nonblocking(false)
-        .and_then(|()| stream.set_read_timeout(Some(TALK_LIMIT)))
         .and_then(|()| stream.set_write_timeout(Some(TALK_LIMIT)))
         .and_then(|()| stream.set_nodelay(true));
     set.map_err(|e| e.to_string())?;
-    let pe = match Handshake::new(&room.identity).accept(&mut stream)? {
+    let mut limited = Limited { stream: &mut stream, deadline: Deadline::after(TALK_LIMIT) };
+    let pe = match Handshake::new(&room.identity).accept(&mut limited)? {
         Ok(pe) => pe,
         Err(e) => {
             room.change(|table| {
@@ -278,7 +303,7 @@ fn hear(room: &Room, mut stream: TcpStream) -> Result<(), String> {
             return Ok(());
         }
     };
-    let arrival: Arrival = receive(&mut stream)?;
+    let arrival: Arrival = receive(&mut Limited { stream: &mut stream, deadline: room.deadline })?;
     room.change(|table| {
         if table.cards.insert(pe, arrival.card.clone()).is_some() {
             let why = format!("PE {pe} came twice: its number is given to two processes");
@@ -326,10 +351,11 @@ impl Meeting {
             Err(e) => return Ok(Err(e.to_string())),
         };
         let set = stream.set_nodelay(true).and_then(|()| stream.set_write_timeout(Some(TALK_LIMIT)));
-        if let Err(e) = set.and_then(|()| stream.set_read_timeout(Some(limit))) {
+        if let Err(e) = set {
             return Ok(Err(e.to_string()));
         }
-        match Handshake::new(&self.identity).connect(Pe(0), &mut stream) {
+        let mut limited = Limited { stream: &mut stream, deadline: Deadline::after(limit) };
+        match Handshake::new(&self.identity).connect(Pe(0), &mut limited) {
             Ok(done) => done.map_err(|e| with_address(e, address))?,
             Err(why) => return Ok(Err(why)),
         }
@@ -338,11 +364,7 @@ impl Meeting {
             return Ok(Err(why));
         }
         loop {
-            let limit = deadline.left().max(Duration::from_millis(1));
-            if let Err(e) = stream.set_read_timeout(Some(limit)) {
-                return Ok(Err(e.to_string()));
-            }
-            match receive::<News>(&mut stream) {
+            match receive::<News>(&mut Limited { stream: &mut stream, deadline }) {
                 Ok(News::Cards(cards)) => return Ok(Ok(cards)),
                 Ok(News::Missing(pes)) => *missing = pes.into_iter().map(Pe).collect(),
                 Ok(News::Impossible(why)) => return Err(Error::Bootstrap { call: "meeting", why }),
@@ -378,7 +400,34 @@ fn send<T: Serialize>(stream: &mut TcpStream, message: &T) -> Result<(), String>
     stream.write_all(&bytes).map_err(|e| e.to_string())
 }
 
-fn receive<T: for<'a> Deserialize<'a>>(stream: &mut TcpStream) -> Result<T, String> {
+/// A stream whose reads all end at one deadline: a timeout of the socket's begins anew with every byte that comes.
+struct Limited<'a> {
+    stream: &'a mut TcpStream,
+    deadline: Deadline,
+}
+
+impl Read for Limited<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let left = self.deadline.left();
+        if left.is_zero() {
+            return Err(std::io::Error::new(ErrorKind::TimedOut, "time is over"));
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(bytes)
+    }
+}
+
+impl Write for Limited<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+fn receive<T: for<'a> Deserialize<'a>>(stream: &mut impl Read) -> Result<T, String> {
     let mut len = [0; 4];
     stream.read_exact(&mut len).map_err(|e| e.to_string())?;
     let len = u32::from_le_bytes(len);

@@ -11,7 +11,8 @@ use crate::error::{Error, Result};
 use crate::pe::Pe;
 
 pub(super) fn start(config: &Config, env: &impl Fn(&str) -> Option<String>) -> Result<Arc<dyn Bootstrap>> {
-    let nodes = number(env, "SLURM_STEP_NUM_NODES", 1 << 20).unwrap_or(1);
+    let named = env("SLURM_STEP_NUM_NODES").is_some_and(|n| !n.is_empty());
+    let nodes = if named { number(env, "SLURM_STEP_NUM_NODES", 1 << 20)? } else { 1 };
     if nodes > 1 {
         let expected = format!(
             "a number, since srun started this step on {nodes} nodes and told nobody how to find the others: use \

@@ -45,9 +45,12 @@ pub(super) fn meet(
     }
     let identity = Identity { pe, n_pes, job, secret: secret(config) };
     let mut contacts = Meeting::new(identity.clone(), addresses);
-    // Where they meet over loopback, all are on this host.
-    let interfaces = if loopback { Some("lo") } else { config.interfaces.as_deref() };
-    let boot =
-        Sockets::join(identity, Whereabouts::Anywhere { contacts: &mut contacts, interfaces }, deadline)?;
-    Ok(boot)
+    let contacts = &mut contacts;
+    // Where they meet over loopback, all are on this host. Without a secret, a port would be open to other users of it.
+    let whereabouts = if loopback {
+        Whereabouts::OneHostBy { contacts }
+    } else {
+        Whereabouts::Anywhere { contacts, interfaces: config.interfaces.as_deref() }
+    };
+    Ok(Sockets::join(identity, whereabouts, deadline)?)
 }

@@ -33,7 +33,15 @@ pub(super) fn start(config: &Config, env: &impl Fn(&str) -> Option<String>) -> R
         return Ok(boot);
     }
     // MASTER_PORT is where torch's store listens: the agent's, or the application's own.
-    let port = config.port.map_or(port + 1, u64::from);
+    let port = match config.port {
+        Some(port) => u64::from(port),
+        None if (1..65535).contains(&port) => port + 1,
+        None => {
+            let expected =
+                "a number from 1 to 65534, since PE 0 listens at the next one, or SYMM_PORT set".to_owned();
+            return Err(Error::Setting { name: "MASTER_PORT", got: port.to_string(), expected });
+        }
+    };
     let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host };
     symm::meet(config, pe, n_pes, job, "MASTER_ADDR", &format!("{host}:{port}"))
 }
