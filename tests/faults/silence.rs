@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::job::{Job, Process, Running};
 
-fn await_stop(pe: &Process) {
+pub(crate) fn await_stop(pe: &Process) {
     pe.await_word("acts");
     let began = Instant::now();
     while !pe.is_stopped() {

@@ -7,6 +7,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::{Duration, Instant};
 
 use crate::job::{Ended, Job};
+use crate::silence::await_stop;
 
 /// Deadline of the start in jobs that run into it.
 const LIMIT_MS: u64 = 1500;
@@ -167,7 +168,7 @@ fn a_second_job_with_the_same_address() {
         let mut job = Job::new(2);
         job.fault(0, "stop", moment);
         let first = job.start();
-        first.pes[0].await_word("acts");
+        await_stop(&first.pes[0]);
         let second = job.again().start().end_beside();
         let taken = |pe: usize| format!("is in use: another process is PE {pe} of a job named");
         let taken = [taken(0), taken(1)];
@@ -257,7 +258,7 @@ fn the_door_is_shut_after_the_start() {
     let mut job = Job::new(2);
     job.fault(0, "stop", "operation");
     let running = job.start();
-    running.pes[0].await_word("acts");
+    await_stop(&running.pes[0]);
     let uid = rustix::process::getuid().as_raw();
     for pe in 0..2 {
         let name = format!("symm-mem/{uid}/{}/{pe}", job.name);
