@@ -23,13 +23,15 @@ pub enum NetEntry {
     Exchange,
     /// Broadcast and reductions: [`NetReduceParams`](crate::params::NetReduceParams), one block of [`THREADS`].
     Reduce,
+    /// Forms that take: [`NetTakeParams`](crate::params::NetTakeParams), one block of [`THREADS`].
+    Take,
 }
 
 /// Threads of a block of the kernels that move bytes.
 pub const THREADS: u32 = 512;
 
 /// Every kernel, in the order of [`NetEntry`].
-pub const NET_ENTRIES: [NetEntry; 7] = [
+pub const NET_ENTRIES: [NetEntry; 8] = [
     NetEntry::Put,
     NetEntry::Get,
     NetEntry::PadSignal,
@@ -37,6 +39,7 @@ pub const NET_ENTRIES: [NetEntry; 7] = [
     NetEntry::Barrier,
     NetEntry::Exchange,
     NetEntry::Reduce,
+    NetEntry::Take,
 ];
 
 impl NetEntry {
@@ -50,6 +53,7 @@ impl NetEntry {
             NetEntry::Barrier => c"symm_net_barrier",
             NetEntry::Exchange => c"symm_net_exchange",
             NetEntry::Reduce => c"symm_net_reduce",
+            NetEntry::Take => c"symm_net_take",
         }
     }
 }

@@ -419,6 +419,20 @@ params! {
         count: u64,
     }
 
+    /// Forms that take, with members that the network reaches, as [`NetExchangeParams`].
+    struct NetTakeParams {
+        /// The network.
+        net: NetParams,
+        /// As in [`NetExchangeParams`].
+        remote: u64,
+        /// 1 where blocks are added up, 0 where they are copied.
+        adds: u32,
+        /// Zero.
+        reserved: u32,
+        /// The collective.
+        take: TakeParams,
+    }
+
     /// Words of a context that only its owner's kernels touch; `i64[max_splits]` follow it.
     struct ContextLocal {
         /// Epoch told to the peers as given up since the last recover; 0 for none.

@@ -13,7 +13,7 @@ use symm_core::backend::Exchange;
 use symm_core::status::Failure;
 use symm_core::{Backend, Config, Pe, Result};
 use symm_kernels::geometry::{Launch, Limits};
-use symm_kernels::params::{ExchangeParams, ReduceParams, StatusParams};
+use symm_kernels::params::{ExchangeParams, ReduceParams, StatusParams, TakeParams};
 
 use crate::arena::{Block, Kind};
 use crate::backend::Cuda;
@@ -259,6 +259,19 @@ impl Cuda {
         x: &Exchange<'_, Cuda>,
     ) -> Result<ReduceParams> {
         crate::reduce::reduce_params(stream, context, x)
+    }
+
+    /// What a kernel of a form that takes is given for `x`.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn take_params(
+        &self,
+        stream: &Stream,
+        context: &RawContext,
+        x: &Exchange<'_, Cuda>,
+    ) -> Result<TakeParams> {
+        crate::take::take_params(stream, context, x)
     }
 
     /// Sets a failure on every team, in running waits too.

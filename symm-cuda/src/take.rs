@@ -49,6 +49,25 @@ fn entry(dtype: DType) -> Entry {
     }
 }
 
+/// What every kernel of the forms that take is given.
+pub(crate) fn take_params(
+    stream: &Stream,
+    context: &RawContext,
+    x: &Exchange<'_, Cuda>,
+) -> Result<TakeParams> {
+    let reduce = reduce_params(stream, context, x)?;
+    // Of a descriptor that takes part as invalid nothing is used.
+    let valid = x.output.is_some() && !x.invalid;
+    let divisor = if x.average { reduce.exchange.ranks } else { 1 };
+    let mut params = TakeParams { reduce, divisor, phase: TAKE_WHOLE, ..TakeParams::default() };
+    let size = x.row_bytes as u64;
+    for (place, t) in params.takes.iter_mut().zip(x.takes).filter(|_| valid) {
+        *place = in_bytes(t, size);
+        params.count += 1;
+    }
+    Ok(params)
+}
+
 impl Cuda {
     /// # Safety
     /// As [`Backend::exchange`](symm_core::Backend::exchange), for the forms that take.
@@ -62,15 +81,8 @@ impl Cuda {
         if x.invalid && capturing {
             return Ok(());
         }
-        let reduce = reduce_params(stream, context, x)?;
+        let params = take_params(stream, context, x)?;
         let output = x.output.as_ref().filter(|_| !x.invalid);
-        let divisor = if x.average { reduce.exchange.ranks } else { 1 };
-        let mut params = TakeParams { reduce, divisor, phase: TAKE_WHOLE, ..TakeParams::default() };
-        let size = x.row_bytes as u64;
-        for (place, t) in params.takes.iter_mut().zip(x.takes).filter(|_| output.is_some()) {
-            *place = in_bytes(t, size);
-            params.count += 1;
-        }
         if !capturing {
             context.order(stream)?;
         }

@@ -239,6 +239,14 @@ struct PlanParams {
   uint64_t count;
 };
 
+struct NetTakeParams {
+  NetParams net;
+  uint64_t remote;
+  uint32_t adds;  // 1: blocks are added up, 0: copied
+  uint32_t reserved;
+  TakeParams take;
+};
+
 // Words of a context that only its owner's kernels touch.
 struct ContextLocal {
   uint64_t gave_up;  // epoch told to the peers since the last recover, 0 for none

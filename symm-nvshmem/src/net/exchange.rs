@@ -5,7 +5,7 @@ use symm_core::backend::{Exchange, Form};
 use symm_cuda::{Cuda, Stream};
 use symm_kernels::geometry::{Launch, Limits, network_exchange};
 use symm_kernels::network::{NetEntry, THREADS};
-use symm_kernels::params::{ExchangeParams, NetExchangeParams, NetReduceParams};
+use symm_kernels::params::{ExchangeParams, NetExchangeParams, NetReduceParams, NetTakeParams};
 
 use super::Network;
 use crate::error::unsupported;
@@ -75,6 +75,15 @@ impl Network {
                 let params = NetExchangeParams { net, remote, exchange };
                 // SAFETY: as above.
                 unsafe { self.launch(NetEntry::Exchange, launch, stream, &params) }
+            }
+            form if form.takes() => {
+                let mut take = self.cuda.take_params(stream, direct, x)?;
+                name_buffers(&mut take.reduce.exchange, output);
+                let launch = Launch { blocks: 1, threads: THREADS, remote: 0 };
+                let adds = u32::from(form.sums_takes());
+                let params = NetTakeParams { net, remote, adds, reserved: 0, take };
+                // SAFETY: as above.
+                unsafe { self.launch(NetEntry::Take, launch, stream, &params) }
             }
             form => {
                 let why = format!("{} has no way yet over members that are not direct", form.name());

@@ -52,7 +52,7 @@ pub(super) fn load(cuda: &Cuda, library: Library) -> Result<[Function; NET_ENTRI
     for entry in NET_ENTRIES {
         let function = module.function(entry.symbol()).map_err(say)?;
         let threads = match entry {
-            NetEntry::Put | NetEntry::Get | NetEntry::Exchange | NetEntry::Reduce => THREADS,
+            NetEntry::Put | NetEntry::Get | NetEntry::Exchange | NetEntry::Reduce | NetEntry::Take => THREADS,
             NetEntry::PadSignal | NetEntry::WaitUntil | NetEntry::Barrier => 32,
         };
         if function.max_threads < threads {
