@@ -354,8 +354,8 @@ params! {
         late: u64,
         /// 1 for `wait_signal`.
         waits: u32,
-        /// Zero.
-        reserved: u32,
+        /// 1 where the peer's words are reached by load and store.
+        direct: u32,
     }
 
     /// `wait_until` where the network may write the word.

@@ -149,6 +149,18 @@ impl Cuda {
         launch::compute_capability()
     }
 
+    /// Free memory of the GPU, in bytes.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn free_memory(&self) -> Result<u64> {
+        self.shared.device.enter()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both are valid places.
+        check("cuMemGetInfo_v2", unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) })?;
+        Ok(free as u64)
+    }
+
     /// Memory at an address that `owner` keeps valid while it lives; 0 for a member that has none here.
     pub fn mapping(&self, base: u64, owner: Arc<dyn Any + Send + Sync>) -> Mapping {
         Mapping(Arc::new(Mapped::of_others(&self.shared, base, owner)))

@@ -232,8 +232,12 @@ unsafe impl Backend for Nvshmem {
 
     unsafe fn put(&self, stream: &Stream, handle: &RawHandle, put: &Put) -> Result<()> {
         match (&self.net, &handle.net) {
-            // SAFETY: the caller promises the same.
-            (Some(net), Some(h)) if h.reaches(put.rank) => unsafe { net.put(stream, h, put) },
+            (Some(net), Some(h)) => {
+                // SAFETY: the caller promises the same.
+                let data = |put: &Put| unsafe { self.cuda.put(stream, &handle.direct, put) };
+                // SAFETY: the caller promises the same.
+                unsafe { net.put_to(stream, h, put, data) }
+            }
             // SAFETY: the caller promises the same.
             _ => unsafe { self.cuda.put(stream, &handle.direct, put) },
         }
@@ -250,14 +254,14 @@ unsafe impl Backend for Nvshmem {
 
     fn put_signal(&self, stream: &Stream, handle: &RawHandle, signal: &PadSignal) -> Result<()> {
         match (&self.net, &handle.net) {
-            (Some(net), Some(h)) if h.reaches(signal.rank) => net.pad_signal(stream, h, signal, false),
+            (Some(net), Some(h)) => net.pad_signal(stream, (handle, h), signal, false),
             _ => self.cuda.put_signal(stream, &handle.direct, signal),
         }
     }
 
     fn wait_signal(&self, stream: &Stream, handle: &RawHandle, signal: &PadSignal) -> Result<()> {
         match (&self.net, &handle.net) {
-            (Some(net), Some(h)) if h.reaches(signal.rank) => net.pad_signal(stream, h, signal, true),
+            (Some(net), Some(h)) => net.pad_signal(stream, (handle, h), signal, true),
             _ => self.cuda.wait_signal(stream, &handle.direct, signal),
         }
     }

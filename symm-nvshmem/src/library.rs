@@ -12,10 +12,10 @@ use nvshmem_sys::{
     INIT_WITH_UNIQUEID, NVSHMEMX_INIT_ATTR_INITIALIZER, NVSHMEMX_UNIQUEID_INITIALIZER, Nvshmem, Unavailable,
     Version, nvshmemx_uniqueid_t, uniqueid_from_bytes, uniqueid_to_bytes,
 };
-use symm_core::{Deadline, Error, Pe, Result};
+use symm_core::{Deadline, Pe, Result};
 use symm_cuda::Cuda;
 
-use crate::error::BACKEND;
+use crate::error::{BACKEND, unavailable};
 
 /// Bytes of a unique id.
 pub(crate) const ID_BYTES: usize = size_of::<nvshmemx_uniqueid_t>();
@@ -171,7 +171,7 @@ impl Library {
 /// deadline passes.
 ///
 /// # Errors
-/// `Timeout`; NVSHMEM does not say which PE is late.
+/// `Unavailable` once the deadline has passed; NVSHMEM does not say which PE is late.
 pub(crate) fn bounded<T: Send + 'static>(
     cuda: &std::sync::Arc<Cuda>,
     op: &'static str,
@@ -191,14 +191,10 @@ pub(crate) fn bounded<T: Send + 'static>(
     }
     match receive.recv_timeout(deadline.left()) {
         Ok(done) => Ok(done),
-        Err(RecvTimeoutError::Timeout) => Err(Error::Timeout {
-            op,
-            phase: "exchange",
-            late: Vec::new(),
-            expected: 1,
-            got: 0,
-            waited: deadline.waited(),
-        }),
+        Err(RecvTimeoutError::Timeout) => Err(unavailable(format!(
+            "{op} has not returned after {:?} (SYMM_INIT_TIMEOUT_MS); it does not say for whom it waits",
+            deadline.waited()
+        ))),
         Err(RecvTimeoutError::Disconnected) => {
             Ok(Err(format!("{BACKEND}: the thread that called {op} ended early")))
         }

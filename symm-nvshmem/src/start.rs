@@ -44,13 +44,14 @@ pub(crate) fn open(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<Nvshmem
     let start = Start { boot, group, deadline: Deadline::after(config.init_timeout) };
     let (library, cuda) = start.load(config)?;
     start.start(library, &cuda)?;
-    let bytes = start.step(heap_bytes(config))?;
+    let bytes = start.step(heap_bytes(config).and_then(|bytes| fits(&cuda, bytes)))?;
     let base = start.allocate(library, &cuda, bytes)?;
     let heap = Heap::new(&cuda, base, bytes);
     let (peers, all_direct) = start.peers(library, &cuda, &heap)?;
     let net = if all_direct {
         None
     } else {
+        start.step(crate::net::signals_work())?;
         let net = start.step(Network::open(&cuda, library, (heap.base, bytes), config.timeout))?;
         start.reach_over_network(&cuda, &heap, &peers, &net)?;
         Some(net)
@@ -71,6 +72,22 @@ pub(crate) fn all_end(boot: &Arc<dyn Bootstrap>, fine: bool, deadline: Deadline)
 fn heap_bytes(config: &Config) -> Result<usize, String> {
     let bytes = config.heap_bytes.checked_next_multiple_of(4096).filter(|b| b.checked_add(BEHIND).is_some());
     bytes.ok_or_else(|| format!("SYMM_HEAP is {}, more than the address space", config.heap_bytes))
+}
+
+/// NVSHMEM's allocation ends the process where the GPU has no room for it, so that is looked at before.
+fn fits(cuda: &Cuda, bytes: usize) -> Result<usize, String> {
+    if std::env::var("NVSHMEM_HEAP_KIND").is_ok_and(|kind| kind == "SYSMEM") {
+        return Ok(bytes);
+    }
+    let free = cuda.free_memory().map_err(|e| e.to_string())?;
+    let needed = (bytes + BEHIND) as u64;
+    if needed <= free {
+        Ok(bytes)
+    } else {
+        Err(format!(
+            "SYMM_HEAP asks for {bytes} bytes, with {BEHIND} more for transfers; its GPU has {free} free"
+        ))
+    }
 }
 
 /// The word that `writer` leaves with `owner`.

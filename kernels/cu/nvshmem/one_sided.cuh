@@ -64,8 +64,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) symm_net_get(const __gr
   if (threadIdx.x == 0) leave(n);
 }
 
+// Stores one of the peer's words, whichever way it is reached.
+__device__ __forceinline__ void store_word(const NetPadSignalParams& p, u64 at, uint32_t value) {
+  if (p.direct) asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+  else symm_shim_word32((void*)at, value, (int)p.pe);
+}
+
 // put_signal: waits for the peer's credit, then stores 1 in its slot. wait_signal: waits for 1 here, stores 0, and gives the
-// peer credit. The network has no compare-and-swap that a peer's own store could meet, hence the counts: `count` is how often
+// peer credit. The network has no compare-and-swap that a peer's own store could meet, and a GPU's own is none where the heap is
+// in host memory behind PCIe, hence the counts, for all members of such a handle: `count` is how often
 // this PE has sent (or consumed) on the channel, `credit` how often the receiver has told that it consumed. One thread.
 extern "C" __global__ void __launch_bounds__(32, 1) symm_net_pad_signal(const __grid_constant__ NetPadSignalParams p) {
   wait_for_stream();
@@ -81,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(32, 1) symm_net_pad_signal(const __
     *(volatile uint32_t*)p.slot = 0;
     *(volatile uint32_t*)p.count = count + 1;
     fence_acq_rel_sys();
-    symm_shim_word32((void*)p.credit, count + 1, (int)p.pe);
+    store_word(p, p.credit, count + 1);
   } else {
     const Failure failure = {STATUS_TIMEOUT, p.op, PHASE_CREDIT, p.pe, p.late, count, 0, 0};
     const auto load = [&] { return (u64)load_acquire_sys_u32((const void*)p.credit); };
@@ -89,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(32, 1) symm_net_pad_signal(const __
     enter(p.net);
     *(volatile uint32_t*)p.count = count + 1;
     fence_acq_rel_sys();
-    symm_shim_word32((void*)p.slot, 1, (int)p.pe);
+    store_word(p, p.slot, 1);
   }
   symm_shim_quiet();
   leave(p.net);

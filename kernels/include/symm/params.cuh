@@ -197,8 +197,8 @@ struct NetPadSignalParams {
   uint64_t op;
   uint64_t pe;
   uint64_t late;
-  uint32_t waits;  // 1: wait_signal
-  uint32_t reserved;
+  uint32_t waits;   // 1: wait_signal
+  uint32_t direct;  // 1: the peer's words are reached by load and store
 };
 
 struct NetWaitParams {

@@ -1,6 +1,7 @@
 //! Peers that are not direct: kernels that call NVSHMEM's device functions, linked at start, and what they need.
 
 mod exchange;
+mod gdr;
 mod load;
 mod ops;
 mod watchdog;
@@ -19,6 +20,7 @@ use crate::error::BACKEND;
 use crate::handle::Bits;
 use crate::library::Library;
 use crate::start::HINTS;
+pub(crate) use gdr::signals_work;
 use load::load;
 use watchdog::Watchdog;
 

@@ -37,9 +37,34 @@ impl NetHandle {
 }
 
 impl Network {
+    /// A put to any member of the handle. What is added to a signal goes by NVSHMEM to direct members as well, since its atomics
+    /// and the GPU's are not atomic with respect to each other; `data` puts to those.
+    ///
     /// # Safety
     /// As [`Backend::put`](symm_core::Backend::put).
-    pub(crate) unsafe fn put(&self, stream: &Stream, handle: &NetHandle, put: &Put) -> Result<()> {
+    pub(crate) unsafe fn put_to(
+        &self,
+        stream: &Stream,
+        handle: &NetHandle,
+        put: &Put,
+        data: impl FnOnce(&Put) -> Result<()>,
+    ) -> Result<()> {
+        let adds = put.signal.filter(|s| s.op == SignalOp::Add);
+        let rest = match adds {
+            _ if handle.reaches(put.rank) => *put,
+            None => return data(put),
+            Some(_) => {
+                data(&Put { signal: None, ..*put })?;
+                Put { bytes: 0, ..*put }
+            }
+        };
+        // SAFETY: the caller promises the same.
+        unsafe { self.put(stream, handle, &rest) }
+    }
+
+    /// # Safety
+    /// As [`Backend::put`](symm_core::Backend::put).
+    unsafe fn put(&self, stream: &Stream, handle: &NetHandle, put: &Put) -> Result<()> {
         if put.bytes == 0 && put.signal.is_none() {
             return Ok(());
         }
@@ -88,11 +113,13 @@ impl Network {
     pub(crate) fn pad_signal(
         &self,
         stream: &Stream,
-        handle: &NetHandle,
+        (raw, handle): (&RawHandle, &NetHandle),
         s: &PadSignal,
         waits: bool,
     ) -> Result<()> {
-        let (mine, theirs, pad) = (handle.pads[handle.rank], handle.pads[s.rank], &handle.pad);
+        let direct = !handle.reaches(s.rank);
+        let peer = if direct { raw.direct.pad_addresses()[s.rank] } else { handle.pads[s.rank] };
+        let (mine, theirs, pad) = (handle.pads[handle.rank], peer, &handle.pad);
         let (slot, credit, count, op) = if waits {
             (
                 mine + pad.slot(s.channel, s.rank) as u64,
@@ -119,7 +146,7 @@ impl Network {
             pe: handle.pe(s.rank),
             late: bit(s.rank),
             waits: u32::from(waits),
-            reserved: 0,
+            direct: u32::from(direct),
         };
         // SAFETY: the parameters are the kernel's; the words are in pads that the handle keeps.
         unsafe { self.launch(NetEntry::PadSignal, ONE_WARP, stream, &params) }
