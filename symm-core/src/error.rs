@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::backend::Form;
 use crate::pe::Pe;
 
 /// Result of every fallible call of this project.
@@ -16,7 +17,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Fault {
     /// The PE called another operation, or replays graphs in another order.
     Operation {
-        /// What rank 0 of the team called (form code).
+        /// What rank 0 of the team called: the code of a [`Form`](crate::backend::Form).
         expected: u32,
         /// What the PE called.
         got: u32,
@@ -54,8 +55,12 @@ pub enum Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // The forms are equal where only the epochs differ, as after graphs that were replayed in another order.
+            Fault::Operation { expected, got } if expected == got => {
+                write!(f, "called {} out of order: at another epoch than this operation's", operation(*got))
+            }
             Fault::Operation { expected, got } => {
-                write!(f, "operation: expected form {expected}, got form {got}")
+                write!(f, "called {} where rank 0 called {}", operation(*got), operation(*expected))
             }
             Fault::Form => {
                 f.write_str(
@@ -75,6 +80,11 @@ impl fmt::Display for Fault {
             }
         }
     }
+}
+
+/// The name of a form's code; one that has none stays a number.
+fn operation(code: u32) -> String {
+    Form::from_code(code.into()).map_or_else(|| format!("form {code}"), |form| form.name().to_owned())
 }
 
 /// One line of a team's allocation log, as `rendezvous` compares it.
@@ -107,6 +117,12 @@ fn entry(e: &Option<Box<LogEntry>>) -> String {
 fn pes(pes: &[Pe]) -> String {
     let list: Vec<_> = pes.iter().map(ToString::to_string).collect();
     format!("PE {}", list.join(", "))
+}
+
+/// Whom a wait missed. A PE that waits for a signal cannot tell who owes it, and is not late itself.
+fn whom(op: &str, late: &[Pe]) -> String {
+    let list = pes(late);
+    if op == "wait_until" { format!("on {list}, which any PE may signal") } else { format!("late: {list}") }
 }
 
 /// Every error that this project returns.
@@ -163,16 +179,13 @@ pub enum Error {
         ours: Option<Box<LogEntry>>,
     },
     /// A deadline passed.
-    #[error(
-        "{op}: timeout in {phase} after {waited:?}, late: {} (expected {expected}, got {got})",
-        pes(late)
-    )]
+    #[error("{op}: timeout in {phase} after {waited:?}, {} (expected {expected}, got {got})", whom(op, late))]
     Timeout {
         /// Operation.
         op: &'static str,
         /// Phase of it, such as `arrival` or `done`.
         phase: &'static str,
-        /// PEs that had not come.
+        /// PEs that had not come. Of `wait_until`, the PE that waited: any PE may send it a signal.
         late: Vec<Pe>,
         /// Value (epoch, signal, count) waited for.
         expected: u64,
@@ -353,5 +366,25 @@ mod tests {
             format!("Error: {e:?}"),
             "Error: Timeout: barrier: timeout in arrival after 1.5s, late: PE 1, 3 (expected 7, got 6)"
         );
+    }
+
+    #[test]
+    fn who_waits_for_a_signal_is_not_called_late() {
+        let (late, waited) = (vec![Pe(1)], Duration::from_secs(3));
+        let e = Error::Timeout { op: "wait_until", phase: "signal", late, expected: 2, got: 1, waited };
+        assert_eq!(
+            e.to_string(),
+            "wait_until: timeout in signal after 3s, on PE 1, which any PE may signal (expected 2, got 1)"
+        );
+    }
+
+    #[test]
+    fn a_wrong_operation_is_named() {
+        let code = |form: Form| form.code() as u32;
+        let (expected, got) = (code(Form::AllToAllVdev2d), code(Form::Barrier));
+        let text = |expected, got| Fault::Operation { expected, got }.to_string();
+        assert_eq!(text(expected, got), "called barrier where rank 0 called all_to_all_vdev_2d");
+        assert_eq!(text(got, got), "called barrier out of order: at another epoch than this operation's");
+        assert_eq!(text(expected, 99), "called form 99 where rank 0 called all_to_all_vdev_2d");
     }
 }

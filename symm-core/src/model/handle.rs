@@ -70,6 +70,7 @@ impl<B: Backend> HandleCore<B> {
 
 /// The result of a rendezvous: a tensor (or a view) as every member of a team has it. Owned; clones are the same handle,
 /// and it may outlive the tensor.
+#[doc(alias = "_SymmetricMemory")]
 #[derive(Debug)]
 pub struct Handle<B: Backend> {
     allocation: Arc<Allocation<B>>,
@@ -118,6 +119,7 @@ impl<B: Backend> Handle<B> {
     }
 
     /// First byte of each rank's *allocation* data area (without [`offset`](Self::offset)); `None` where it is not direct.
+    #[doc(alias = "nvshmem_ptr")]
     pub fn buffer_ptrs(&self) -> &[Option<Addr>] {
         &self.core.buffers
     }
@@ -128,6 +130,7 @@ impl<B: Backend> Handle<B> {
     }
 
     /// The two arrays in the memory of kernels, 0 where a rank is not direct.
+    #[doc(alias("buffer_ptrs_dev", "signal_pad_ptrs_dev"))]
     pub fn device_ptrs(&self) -> DevicePtrs {
         self.core.team.world.backend.device_ptrs(&self.core.raw)
     }
@@ -283,7 +286,7 @@ impl<B: Backend> Handle<B> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`]; a failure that is set on the team.
-    #[doc(alias = "nvshmem_putmem")]
+    #[doc(alias("nvshmem_putmem", "nvshmem_put", "MPI_Put"))]
     pub fn put(&self, stream: &Stream<B>, rank: usize, start: usize, src: &Span<B>) -> Result<()> {
         self.put_any("put", stream, (rank, start), src, None)
     }
@@ -299,7 +302,7 @@ impl<B: Backend> Handle<B> {
     ///
     /// # Errors
     /// As [`put`](Self::put); [`Error::InvalidArgument`] for a signal outside the pad.
-    #[doc(alias = "nvshmem_putmem_signal")]
+    #[doc(alias("nvshmem_putmem_signal", "nvshmem_put_with_signal"))]
     pub fn put_with_signal(
         &self,
         stream: &Stream<B>,
@@ -339,7 +342,7 @@ impl<B: Backend> Handle<B> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`]; a failure that is set on the team.
-    #[doc(alias = "nvshmem_getmem")]
+    #[doc(alias("nvshmem_getmem", "MPI_Get"))]
     pub fn get(&self, stream: &Stream<B>, rank: usize, start: usize, dst: &Span<B>) -> Result<()> {
         self.begin("get", stream, rank)?;
         let offset = self.range("get", start, dst)?;
@@ -410,8 +413,8 @@ impl<B: Backend> Handle<B> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for the index; a failure that is set on the team. A deadline that passes sets
-    /// [`Error::Timeout`] on the team.
-    #[doc(alias = "nvshmem_signal_wait_until")]
+    /// [`Error::Timeout`] on the team; it names this PE, since any other may be the one that owes the signal.
+    #[doc(alias("nvshmem_signal_wait_until", "nvshmem_wait_for_signal"))]
     pub fn wait_until(
         &self,
         stream: &Stream<B>,
