@@ -22,6 +22,7 @@ use crate::over_mpi;
 /// # Errors
 /// [`Error::Setting`] for a setting that cannot be used, [`Error::SettingDiffers`] on every PE for one that differs,
 /// [`Error::Timeout`] naming PEs that did not come, and what the backend reports.
+#[doc(alias("init_process_group", "nvshmem_init", "ncclCommInitRank", "MPI_Init"))]
 pub fn init() -> Result<World> {
     Builder::from_env()?.init()
 }
@@ -74,6 +75,7 @@ impl Builder {
     }
 
     /// `auto`, `host`, `cuda` or `nvshmem`.
+    #[doc(alias = "set_backend")]
     #[must_use]
     pub fn backend(mut self, name: &str) -> Self {
         self.config.backend = name.to_owned();
@@ -103,6 +105,7 @@ impl Builder {
     ///
     /// # Errors
     /// As [`init`].
+    #[doc(alias = "nvshmemx_init_attr")]
     pub fn init(self) -> Result<World> {
         let boot = start(&self.config)?;
         self.init_over(boot)

@@ -48,6 +48,7 @@ pub struct Config {
     pub host_delay_us: u64,
     /// `SYMM_SIGNAL_PAD_BYTES`: bytes of PyTorch-style slots in each signal pad, a positive multiple of 4.
     /// Default 9216 (32 blocks × 72 peers × 4 bytes, PyTorch 2.15's default). *Equal.*
+    #[doc(alias = "set_signal_pad_size")]
     pub signal_pad_bytes: usize,
     /// `SYMM_SIGNALS`: 64-bit user signals in each pad. Default 512. *Equal.*
     pub signals: usize,

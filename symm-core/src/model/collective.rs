@@ -47,6 +47,7 @@ impl<B: Backend> Context<B> {
     ///
     /// # Errors
     /// A failure that is set on the team. A deadline that passes sets [`Error::Timeout`] on it.
+    #[doc(alias("nvshmem_barrier", "nvshmem_sync", "MPI_Barrier", "MPI_Win_fence"))]
     pub fn barrier(&self, stream: &Stream<B>, options: Options) -> Result<()> {
         self.run(stream, &self.blank(Form::Barrier, DType::U8, &options))
     }
@@ -66,6 +67,7 @@ impl<B: Backend> Context<B> {
     /// # Errors
     /// [`Error::InvalidArgument`] here and [`Error::PeerInvalid`] on the others if an argument is refused; a failure that is
     /// set on the team.
+    #[doc(alias("nvshmem_fcollect", "ncclAllGather", "MPI_Allgather"))]
     pub fn all_gather(
         &self,
         stream: &Stream<B>,
@@ -92,6 +94,7 @@ impl<B: Backend> Context<B> {
     ///
     /// # Errors
     /// As [`all_gather`](Self::all_gather); `input`'s length must be a multiple of W.
+    #[doc(alias("nvshmem_all_to_all", "nvshmem_alltoall", "MPI_Alltoall"))]
     pub fn all_to_all(
         &self,
         stream: &Stream<B>,
@@ -126,6 +129,7 @@ impl<B: Backend> Context<B> {
     /// [`Error::InvalidArgument`] here and [`Error::PeerInvalid`] on the others if an argument is refused. Splits that are
     /// negative, exceed the input, or do not fit an output: [`Error::PeerInvalid`] on every member, naming the PE;
     /// nothing is written. A failure that is set on the team.
+    #[doc(alias("MPI_Alltoallv", "ncclSend", "ncclRecv"))]
     pub fn all_to_all_vdev(&self, stream: &Stream<B>, args: &AllToAllVdev<'_, B>) -> Result<()> {
         self.vdev(stream, Form::AllToAllVdev, args, 1)
     }

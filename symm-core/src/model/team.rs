@@ -85,6 +85,7 @@ impl<B: Backend> TeamInner<B> {
 }
 
 /// An ordered subset of PEs. Owned; clones are the same team.
+#[doc(alias("ProcessGroup", "ncclComm_t", "MPI_Comm"))]
 #[derive(Debug)]
 pub struct Team<B: Backend> {
     pub(crate) inner: Arc<TeamInner<B>>,
@@ -165,6 +166,7 @@ impl<B: Backend> Team<B> {
     }
 
     /// The rank that `rank` of this team has in `other`, `None` if it is no member there or no rank here.
+    #[doc(alias = "nvshmem_team_translate_pe")]
     pub fn translate(&self, rank: usize, other: &Team<B>) -> Option<usize> {
         other.rank_of(self.pe(rank)?)
     }
@@ -176,6 +178,7 @@ impl<B: Backend> Team<B> {
     ///
     /// # Errors
     /// [`Error::Timeout`] naming the members that did not call it, [`Error::PeerFailed`].
+    #[doc(alias("nvshmem_team_split_strided", "ncclCommSplit", "MPI_Comm_split"))]
     pub fn split(&self, color: Option<u64>, key: i64) -> Result<Option<Team<B>>> {
         self.inner.check("split")?;
         let deadline = Deadline::after(self.inner.world.config.init_timeout);
@@ -205,6 +208,7 @@ impl<B: Backend> Team<B> {
     /// # Errors
     /// [`Error::OutOfMemory`], naming PEs that still hold memory retired here; [`Error::InvalidArgument`] for sizes whose
     /// product does not fit the address space.
+    #[doc(alias("nvshmem_malloc", "ncclMemAlloc"))]
     #[track_caller]
     pub fn empty(&self, sizes: &[usize], dtype: DType) -> Result<Tensor<B>> {
         Tensor::empty(self, "", sizes, dtype)
@@ -284,6 +288,7 @@ impl<B: Backend> Team<B> {
     /// # Errors
     /// [`Error::Timeout`] naming members that did not come (it may be called again); [`Error::PeerFailed`] if one is gone;
     /// [`Error::Unsupported`] where the backend lacks `RECOVER`.
+    #[doc(alias = "ncclCommAbort")]
     pub fn recover(&self) -> Result<()> {
         super::recover::recover(&self.inner)
     }
@@ -320,6 +325,7 @@ impl<B: Backend> Team<B> {
     /// [`Error::Timeout`] naming PEs of `gone` that have not ended, or members that did not come (it may be called again);
     /// [`Error::PeerFailed`] naming this PE if the others went on without it; [`Error::InvalidArgument`] if `gone` has
     /// this PE or no member; [`Error::Unsupported`] where the backend lacks `WITHOUT`.
+    #[doc(alias("ncclCommShrink", "MPIX_Comm_shrink"))]
     pub fn without(&self, gone: &[Pe]) -> Result<Team<B>> {
         const OP: &str = "without";
         let world = &self.inner.world;

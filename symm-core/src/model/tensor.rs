@@ -79,6 +79,7 @@ impl<B: Backend> Drop for Allocation<B> {
 }
 
 /// A contiguous symmetric tensor, or a view of one. Clones are the same tensor.
+#[doc(alias = "nvshmem_free")]
 #[derive(Debug)]
 pub struct Tensor<B: Backend> {
     allocation: Arc<Allocation<B>>,
@@ -198,6 +199,7 @@ impl<B: Backend> Tensor<B> {
     /// # Errors
     /// [`Error::NotSymmetric`] on every member if the allocation logs differ; [`Error::Setup`] on every member with the first
     /// failing PE and stage; [`Error::Timeout`] naming members that did not come; [`Error::PeerFailed`].
+    #[doc(alias = "ncclCommWindowRegister")]
     pub fn rendezvous(&self, team: &Team<B>) -> Result<Handle<B>> {
         let core = super::rendezvous::rendezvous(&self.allocation, team)?;
         Ok(Handle::new(self.allocation.clone(), core, self.offset, self.len(), self.dtype))

@@ -218,11 +218,13 @@ impl<B: Backend> World<B> {
     }
 
     /// This PE.
+    #[doc(alias = "nvshmem_my_pe")]
     pub fn pe(&self) -> Pe {
         self.inner.boot.pe()
     }
 
     /// Number of PEs.
+    #[doc(alias = "nvshmem_n_pes")]
     pub fn n_pes(&self) -> usize {
         self.inner.boot.n_pes()
     }
@@ -297,6 +299,7 @@ impl<B: Backend> World<B> {
     /// # Errors
     /// [`Error::InvalidArgument`] for a list with repeated or unknown PEs or without this one; [`Error::Timeout`] naming
     /// members that did not call it.
+    #[doc(alias = "nvshmem_team_split_strided")]
     pub fn team_of(&self, members: &[Pe]) -> Result<Team<B>> {
         self.inner.check_open("team")?;
         Group::new(self.inner.boot.clone(), 0, members.to_vec())?;
@@ -319,6 +322,7 @@ impl<B: Backend> World<B> {
     ///
     /// # Errors
     /// [`Error::Timeout`] or [`Error::PeerFailed`] if not everybody came; the world is closed all the same.
+    #[doc(alias("nvshmem_finalize", "MPI_Finalize"))]
     pub fn finalize(&self) -> Result<()> {
         if self.inner.finalized.swap(true, Ordering::AcqRel) {
             return Ok(());

@@ -32,7 +32,7 @@ impl<B: Backend> Context<B> {
     /// # Errors
     /// [`Error::InvalidArgument`] here and [`Error::PeerInvalid`] on the others if an argument is refused; `PeerInvalid` on
     /// all if root, length or dtype differ from rank 0's; nothing is written. A failure that is set on the team.
-    #[doc(alias = "nvshmem_broadcast")]
+    #[doc(alias("nvshmem_broadcast", "ncclBroadcast", "MPI_Bcast"))]
     pub fn broadcast(
         &self,
         stream: &Stream<B>,
@@ -72,7 +72,12 @@ impl<B: Backend> Context<B> {
     /// # Errors
     /// [`Error::InvalidArgument`] here and [`Error::PeerInvalid`] on the others if an argument is refused; `PeerInvalid` on
     /// all if length or dtype differ from rank 0's; nothing is written. A failure that is set on the team.
-    #[doc(alias = "reduce_scatter_out")]
+    #[doc(alias(
+        "reduce_scatter_out",
+        "nvshmem_sum_reducescatter",
+        "ncclReduceScatter",
+        "MPI_Reduce_scatter_block"
+    ))]
     pub fn reduce_scatter(
         &self,
         stream: &Stream<B>,
@@ -153,6 +158,7 @@ impl<B: Backend> Context<B> {
     ///
     /// # Errors
     /// As [`reduce_scatter`](Self::reduce_scatter); [`Error::OutOfMemory`].
+    #[doc(alias("nvshmem_sum_reduce", "ncclAllReduce", "MPI_Allreduce"))]
     pub fn one_shot_all_reduce(
         &self,
         stream: &Stream<B>,
@@ -260,7 +266,7 @@ impl<B: Backend> Context<B> {
     ///
     /// # Errors
     /// As [`reduce_scatter`](Self::reduce_scatter). After a failure `buffer` may hold some sums.
-    #[doc(alias = "two_shot_all_reduce_")]
+    #[doc(alias("two_shot_all_reduce_", "nvshmem_sum_reduce", "ncclAllReduce", "MPI_Allreduce"))]
     pub fn two_shot_all_reduce(
         &self,
         stream: &Stream<B>,

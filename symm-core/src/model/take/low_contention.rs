@@ -43,6 +43,7 @@ impl<B: Backend> Context<B> {
     /// # Errors
     /// [`Error::InvalidArgument`] here and [`Error::PeerInvalid`] on the others if an argument is refused; `PeerInvalid` on
     /// all if length, dtype or place differ from rank 0's. A failure that is set on the team.
+    #[doc(alias = "_low_contention_all_gather")]
     pub fn low_contention_all_gather(
         &self,
         stream: &Stream<B>,
@@ -89,6 +90,7 @@ impl<B: Backend> Context<B> {
     /// # Completion, Errors
     /// As there; `input`'s length must be a multiple of W, and its dtype a float for [`ReduceOp::Avg`].
     /// [`Error::OutOfMemory`] on a GPU, where the blocks are brought here first.
+    #[doc(alias = "_low_contention_reduce_scatter")]
     pub fn low_contention_reduce_scatter(
         &self,
         stream: &Stream<B>,
