@@ -44,6 +44,11 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr, clippy::exit)]
 
+/// The program in README.md is compiled and run, as a world of one PE.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod any;
 mod init;
 pub mod launch;

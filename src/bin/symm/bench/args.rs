@@ -17,7 +17,7 @@ use crate::cli::error::Failure;
 /// that reads more than it writes may exceed 100 %, on GPUs with the copy engines to the right neighbours. Results are
 /// checked after the timed iterations, from fresh buffers; "#wrong" counts values that differ, over all PEs.
 ///
-/// Without a launcher it starts its PEs itself; under `symm run` or `mpirun` each process is one PE.
+/// Without a launcher it starts its PEs itself; under `symm run`, `mpirun`, `srun` or `torchrun` each process is one PE.
 ///
 /// Exit status: 0 if all values are right, 2 for bad input, 3 if a value differs, 4 for a failure.
 // Numbers are taken as text and read in `Args::request`, so that a bad one is reported like all other bad input.

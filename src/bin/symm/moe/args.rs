@@ -15,7 +15,7 @@ use crate::cli::error::Failure;
 /// Each value of each step is compared with the result of one process, computed once for the inputs of even and once for
 /// those of odd steps. The phases are timed one by one.
 ///
-/// Without a launcher it starts its PEs itself; under `symm run` each process is one PE.
+/// Without a launcher it starts its PEs itself; under `symm run`, `mpirun`, `srun` or `torchrun` each process is one PE.
 ///
 /// Exit status: 0 if all values are right, 2 for bad input, 3 if a value differs, 4 for a failure.
 // Numbers are taken as text and read in `Args::request`, so that a bad one is reported like all other bad input.
