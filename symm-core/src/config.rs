@@ -9,6 +9,10 @@ use crate::error::{Error, Result};
 ///
 /// Fields marked *equal* must be the same on every PE; `init` compares them and fails on all with
 /// [`Error::SettingDiffers`].
+///
+/// Not here, since they are read where a library is loaded: `SYMM_NVSHMEM_LIB` (or `NVSHMEM_HOME`), the path of
+/// `libnvshmem_host.so.3`, and `SYMM_NVJITLINK_LIB`, the path of `libnvJitLink`. `SYMM_CUDA_ARCHS` says at build time for which
+/// architectures kernels are compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
