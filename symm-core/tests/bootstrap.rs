@@ -262,6 +262,31 @@ fn an_end_that_is_dropped_or_dies_is_a_death_and_what_it_sent_is_kept() {
     assert!(matches!(b.recv(Pe(0), T, long()), Err(Error::Bootstrap { .. })));
 }
 
+/// A death ends an exchange at once, whoever else has not come: who met it earlier comes no more. Its part has reached
+/// those who live.
+#[test]
+fn an_exchange_that_a_death_ended_waits_for_nobody() {
+    let mut world = joined(&job(), 4);
+    drop(world.remove(2));
+    let began = Instant::now();
+    while world.iter().any(|b| b.failed() != [Pe(2)]) {
+        assert!(began.elapsed() < Duration::from_secs(5), "not noticed");
+        thread::sleep(Duration::from_millis(1));
+    }
+    let [zero, one, three] = &world[..] else { panic!("three are left") };
+    // PE 3 hears first of PE 2, PE 1 sends first to it; PE 0 does not come.
+    for boot in [three, one] {
+        let began = Instant::now();
+        let e = group(boot).all_gather("test", &[boot.pe().0 as u8], long()).expect_err("one is gone");
+        assert!(matches!(e, Error::PeerFailed { pe: Pe(2), .. }), "{e}");
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
+    let tag = Tag { team: group(zero).id(), seq: 0 };
+    for from in [1, 3] {
+        assert_eq!(zero.recv(Pe(from), tag, long()).expect("its part").payload, [from as u8]);
+    }
+}
+
 #[test]
 fn an_observer_that_panics_harms_nobody_else() {
     struct Panics;

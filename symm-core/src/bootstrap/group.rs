@@ -148,15 +148,12 @@ impl Group {
         deadline: Deadline,
     ) -> Result<Vec<Vec<u8>>> {
         let w = self.members.len();
-        for step in 1..w {
-            // Each rank starts with its right neighbour, so that no receiver is everybody's first.
-            let to = self.members[(self.my_rank + step) % w];
-            self.boot.send(to, tag, mine, &[])?;
-        }
+        // Each rank starts with its right neighbour, so that no receiver is everybody's first.
+        let others = (1..w).map(|step| self.members[(self.my_rank + step) % w]);
+        self.send_all(others, tag, mine)?;
         let mut parts: Vec<Vec<u8>> = vec![Vec::new(); w];
         parts[self.my_rank] = mine.to_vec();
         let mut late = Vec::new();
-        let mut failed = None;
         let mut missing: Vec<Pe> =
             (0..w).filter(|rank| *rank != self.my_rank).map(|r| self.members[r]).collect();
         for step in 1..w {
@@ -167,14 +164,20 @@ impl Group {
             match received {
                 Ok(m) => parts[rank] = m.payload,
                 Err(Error::Timeout { .. }) => late.push(from),
-                Err(e) => failed = failed.or(Some(e)),
+                // At once: the others may have met it earlier, and come no more.
+                Err(e) => return Err(e),
             }
         }
-        match failed {
-            Some(e) => Err(e),
-            None if !late.is_empty() => Err(self.timeout(op, late, deadline)),
-            None => Ok(parts),
+        if late.is_empty() { Ok(parts) } else { Err(self.timeout(op, late, deadline)) }
+    }
+
+    /// Sends to all of them, also behind one that is gone: they may need no more than this PE's part.
+    fn send_all(&self, to: impl Iterator<Item = Pe>, tag: Tag, payload: &[u8]) -> Result<()> {
+        let mut sent = Ok(());
+        for pe in to {
+            sent = sent.and(self.boot.send(pe, tag, payload, &[]));
         }
+        sent
     }
 
     fn gather_by_tree(&self, op: &'static str, tag: Tag, mine: &[u8], deadline: Deadline) -> Result<Packed> {
@@ -213,9 +216,7 @@ impl Group {
         // Before anything is passed on: what does not decode here does not decode anywhere.
         let packed = Packed::read(op, sender, packed, self.members.len())?;
         // The largest subtree has the longest way to go.
-        for child in place.children().rev() {
-            self.boot.send(self.members[child], tag, packed.bytes(), &[])?;
-        }
+        self.send_all(place.children().rev().map(|child| self.members[child]), tag, packed.bytes())?;
         self.boot.progress(tag, &[]);
         Ok(packed)
     }
