@@ -287,6 +287,27 @@ fn an_exchange_that_a_death_ended_waits_for_nobody() {
     }
 }
 
+/// One that died had done its part, but another had heard of its death and does not come.
+#[test]
+fn an_exchange_with_the_part_of_a_dead_pe_ends_soon_all_the_same() {
+    let mut world = joined(&job(), 3);
+    let tag = Tag { team: group(&world[0]).id(), seq: 0 };
+    let dead = world.remove(1);
+    for to in [0, 2] {
+        dead.send(Pe(to), tag, b"part", &[]).expect("alive");
+    }
+    thread::scope(|s| {
+        let waits = s.spawn(|| group(&world[0]).all_gather("test", b"", long()));
+        // So that it waits before it hears.
+        thread::sleep(Duration::from_millis(100));
+        let began = Instant::now();
+        drop(dead);
+        let e = waits.join().expect("no panic").expect_err("PE 2 does not come");
+        assert!(matches!(e, Error::PeerFailed { pe: Pe(1), .. }), "{e}");
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    });
+}
+
 #[test]
 fn an_observer_that_panics_harms_nobody_else() {
     struct Panics;

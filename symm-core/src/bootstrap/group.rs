@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::tree::{self, Packed, Place};
-use super::{Bootstrap, Tag};
+use super::{Bootstrap, Message, Tag};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::pe::Pe;
@@ -17,8 +17,14 @@ use crate::pe::Pe;
 /// Most members that send their parts to each other directly.
 pub(super) const FLAT: usize = 8;
 
-/// How long a message that comes along the tree is still waited for once a member has failed.
+/// How long messages of an exchange are still waited for once a member has failed, even one that had done its part: who
+/// has heard of it before the exchange does not come to it.
 const ON_ITS_WAY: Duration = Duration::from_millis(300);
+
+/// The grace of an exchange with this deadline, from now on.
+fn within(deadline: Deadline) -> Deadline {
+    Deadline::after(ON_ITS_WAY.min(deadline.left()))
+}
 
 /// The members of a team as the bootstrap sees them.
 #[derive(Debug)]
@@ -151,24 +157,44 @@ impl Group {
         // Each rank starts with its right neighbour, so that no receiver is everybody's first.
         let others = (1..w).map(|step| self.members[(self.my_rank + step) % w]);
         self.send_all(others, tag, mine)?;
-        let mut parts: Vec<Vec<u8>> = vec![Vec::new(); w];
-        parts[self.my_rank] = mine.to_vec();
-        let mut late = Vec::new();
-        let mut missing: Vec<Pe> =
-            (0..w).filter(|rank| *rank != self.my_rank).map(|r| self.members[r]).collect();
+        let mut parts: Vec<Option<Vec<u8>>> = vec![None; w];
+        parts[self.my_rank] = Some(mine.to_vec());
+        let (mut late, mut grace) = (Vec::new(), None);
         for step in 1..w {
             let rank = (self.my_rank + w - step) % w;
             let from = self.members[rank];
-            let received = self.boot.recv_among(from, tag, &missing, deadline);
-            missing.retain(|pe| *pe != from);
+            if parts[rank].is_some() {
+                continue;
+            }
+            let received = match self.boot.recv_among(from, tag, &self.members, deadline) {
+                Err(gone @ Error::PeerFailed { pe, .. }) if pe != from => {
+                    // What one that is gone has not sent never comes: an error at once, since the others may have met
+                    // it earlier and come no more.
+                    let dead = self.members.iter().position(|m| *m == pe).filter(|r| parts[*r].is_none());
+                    if let Some(dead) = dead {
+                        let now = Deadline::after(Duration::ZERO);
+                        parts[dead] = Some(self.boot.recv(pe, tag, now)?.payload);
+                    }
+                    self.on_its_way(from, tag, gone, grace.get_or_insert_with(|| within(deadline)))
+                }
+                other => other,
+            };
             match received {
-                Ok(m) => parts[rank] = m.payload,
+                Ok(m) => parts[rank] = Some(m.payload),
                 Err(Error::Timeout { .. }) => late.push(from),
-                // At once: the others may have met it earlier, and come no more.
                 Err(e) => return Err(e),
             }
         }
-        if late.is_empty() { Ok(parts) } else { Err(self.timeout(op, late, deadline)) }
+        if late.is_empty() {
+            Ok(parts.into_iter().flatten().collect())
+        } else {
+            Err(self.timeout(op, late, deadline))
+        }
+    }
+
+    /// The part of `from` if it comes within `grace`, else `gone`, the death of another member.
+    fn on_its_way(&self, from: Pe, tag: Tag, gone: Error, grace: &Deadline) -> Result<Message> {
+        self.boot.recv(from, tag, *grace).map_err(|_| gone)
     }
 
     /// Sends to all of them, also behind one that is gone: they may need no more than this PE's part.
@@ -184,12 +210,11 @@ impl Group {
         let place = self.place(self.my_rank);
         let mut waits_for: Vec<Pe> = place.children().map(|rank| self.members[rank]).collect();
         self.boot.progress(tag, &waits_for);
-        let receive = |from: Pe, waits_for: &[Pe]| {
+        let mut grace = None;
+        let mut receive = |from: Pe, waits_for: &[Pe]| {
             let received = match self.boot.recv_among(from, tag, &self.members, deadline) {
-                // It may have ended after it did its part, and the message may be on its way.
                 Err(gone @ Error::PeerFailed { pe, .. }) if pe != from => {
-                    let limit = Deadline::after(ON_ITS_WAY.min(deadline.left()));
-                    self.boot.recv(from, tag, limit).map_err(|_| gone)
+                    self.on_its_way(from, tag, gone, grace.get_or_insert_with(|| within(deadline)))
                 }
                 other => other,
             };

@@ -104,12 +104,8 @@ impl Mailbox {
             }
             gone("recv", &s, from)?;
             if !among.is_empty() {
-                // One that said goodbye had done its part, and so has one whose message is here.
-                let failed = |(pe, how): &(&Pe, &Gone)| {
-                    matches!(how, Gone::Failed(_))
-                        && among.contains(pe)
-                        && !s.messages.contains_key(&(**pe, tag))
-                };
+                // One that said goodbye had done its part.
+                let failed = |(pe, how): &(&Pe, &Gone)| matches!(how, Gone::Failed(_)) && among.contains(pe);
                 s.gone.iter().find(failed).map_or(Ok(()), |(pe, _)| gone("recv", &s, *pe))?;
             }
             let left = deadline.left();

@@ -101,8 +101,8 @@ pub trait Bootstrap: Debug + Send + Sync {
     /// no such message is left.
     fn recv(&self, from: Pe, tag: Tag, deadline: Deadline) -> Result<Message>;
 
-    /// As [`recv`](Self::recv), but also ends when one of `among` is gone without a goodbye and without a message with `tag`
-    /// that waits here: for those who need a message of each of them.
+    /// As [`recv`](Self::recv), but also ends when one of `among` is gone without a goodbye, whatever it has sent:
+    /// for those who wait on behalf of all of them.
     ///
     /// # Errors
     /// As `recv`, naming the lowest PE of `among` that is gone.
