@@ -262,6 +262,21 @@ fn an_end_that_is_dropped_or_dies_is_a_death_and_what_it_sent_is_kept() {
     assert!(matches!(b.recv(Pe(0), T, long()), Err(Error::Bootstrap { .. })));
 }
 
+/// In a large world only its neighbours in the tree are connected with a PE; the others are told.
+#[test]
+fn a_death_is_told_along_the_tree() {
+    let mut world = joined(&job(), 20);
+    // An inner PE, then the root, over which the first was told.
+    for (index, gone) in [(8, vec![Pe(8)]), (0, vec![Pe(0), Pe(8)])] {
+        let began = Instant::now();
+        drop(world.remove(index));
+        while world.iter().any(|b| b.failed() != gone) {
+            assert!(began.elapsed() < Duration::from_secs(5), "not everybody was told of {gone:?}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
 /// A death ends an exchange at once, whoever else has not come: who met it earlier comes no more. Its part has reached
 /// those who live.
 #[test]
