@@ -18,7 +18,7 @@ use crate::store::{self, Client};
 pub(crate) const PAYLOAD: usize = 16;
 /// Keys that a PE gets of the store.
 const GROUP: usize = 72;
-/// Set in the processes that are PEs: address of the store, PEs, processes, number of this one.
+/// Set in the processes that are PEs: address of the store, PEs, processes, number of this one, name of the job.
 const ROLE: &str = "SYMM_RENDEZVOUS_BENCH";
 const LIMIT: Duration = Duration::from_secs(300);
 /// Message round trips of the first two PEs.
@@ -30,6 +30,7 @@ pub(crate) struct Figures {
     pub(crate) start_ms: f64,
     pub(crate) tree_ms: f64,
     pub(crate) store_ms: f64,
+    pub(crate) store_all_ms: f64,
     pub(crate) messages: u64,
     pub(crate) path: u64,
     /// One message between two processes.
@@ -38,10 +39,11 @@ pub(crate) struct Figures {
 
 /// Runs `n` PEs in so many processes.
 pub(crate) fn measure(n: usize, processes: usize) -> Result<Figures, String> {
-    let address = store::serve().map_err(|e| e.to_string())?;
+    let addresses = store::serve(processes).map_err(|e| e.to_string())?;
+    let job = addresses[0].port();
     let start = |number: usize| {
         let mut c = Command::new(std::env::current_exe()?);
-        c.env(ROLE, format!("{address} {n} {processes} {number}")).stdout(Stdio::piped());
+        c.env(ROLE, format!("{} {n} {processes} {number} {job}", addresses[number])).stdout(Stdio::piped());
         c.spawn()
     };
     let started = (0..processes).map(start).collect::<std::io::Result<Vec<Child>>>();
@@ -65,7 +67,8 @@ pub(crate) fn serve() -> Option<ExitCode> {
     let role = std::env::var(ROLE).ok()?;
     let words: Vec<&str> = role.split(' ').collect();
     let numbers: Vec<usize> = words.iter().skip(1).filter_map(|w| w.parse().ok()).collect();
-    let (Ok(store), &[n, processes, number]) = (words[0].parse::<SocketAddr>(), numbers.as_slice()) else {
+    let (Ok(store), &[n, processes, number, job]) = (words[0].parse::<SocketAddr>(), numbers.as_slice())
+    else {
         return Some(ExitCode::FAILURE);
     };
     let mine: Vec<usize> = (0..n).filter(|pe| pe * processes / n == number).collect();
@@ -73,8 +76,8 @@ pub(crate) fn serve() -> Option<ExitCode> {
     let threads: Vec<_> = mine
         .into_iter()
         .map(|pe| {
-            let (together, over_tcp) = (Arc::clone(&together), processes < n);
-            let body = move || one(pe, n, store, over_tcp, &together);
+            let part = Part { pe, n, store, over_tcp: processes < n, job, together: Arc::clone(&together) };
+            let body = move || one(&part);
             std::thread::Builder::new().stack_size(192 << 10).spawn(body)
         })
         .collect();
@@ -101,31 +104,42 @@ struct ByStore<'a> {
     pe: usize,
 }
 
-const CARDS: u64 = 1 << 40;
+/// Where keys begin: cards, counts, times, and those of the two exchanges through the store.
+const CARDS: u64 = 1 << 48;
+const COUNTS: u64 = 2 << 48;
+const TREE: u64 = 3 << 48;
+const GROUPED: u64 = 4 << 48;
+const WHOLE: u64 = 5 << 48;
+const GROUPED_KEYS: u64 = 6 << 48;
+const WHOLE_KEYS: u64 = 7 << 48;
 
 impl Contacts for ByStore<'_> {
     fn exchange(&mut self, card: &[u8], wanted: &[Pe], _: Deadline) -> Result<Vec<Vec<u8>>> {
-        let failed = |e: std::io::Error| Error::Bootstrap { call: "store", why: e.to_string() };
         self.client.set(CARDS + self.pe as u64, card).map_err(failed)?;
         let keys: Vec<u64> = wanted.iter().map(|pe| CARDS + u64::from(pe.0)).collect();
         self.client.get(&keys).map_err(failed)
     }
 }
 
-/// One PE; PE 0 returns the figures.
-fn one(
+/// What a PE is told.
+struct Part {
     pe: usize,
     n: usize,
     store: SocketAddr,
     over_tcp: bool,
-    together: &Barrier,
-) -> Result<Option<Figures>> {
-    let deadline = || Deadline::after(LIMIT);
-    let failed = |e: std::io::Error| Error::Bootstrap { call: "store", why: e.to_string() };
+    /// The job's name.
+    job: usize,
+    /// The PEs of this process.
+    together: Arc<Barrier>,
+}
+
+/// One PE; PE 0 returns the figures.
+fn one(part: &Part) -> Result<Option<Figures>> {
+    let &Part { pe, n, store, over_tcp, job, .. } = part;
     let mut client = Client::connect(store).map_err(failed)?;
-    together.wait();
+    part.together.wait();
     let began = Instant::now();
-    let job = format!("rendezvous-{}", store.port());
+    let job = format!("rendezvous-{job}");
     let identity = Identity { pe: pe.into(), n_pes: n, job, secret: Secret::new(b"bench") };
     let mut contacts = ByStore { client: &mut client, pe };
     let whereabouts = match over_tcp {
@@ -134,66 +148,118 @@ fn one(
     };
     let boot = Sockets::join(identity, whereabouts, deadline())? as Arc<dyn Bootstrap>;
     let start_ms = millis(began);
-    let all: Vec<Pe> = (0..n).map(Pe::from).collect();
 
     // What is timed is not counted, since counting adds bytes.
-    let group = Group::new(Arc::clone(&boot), 1, all.clone())?;
-    let part = [pe as u8; PAYLOAD];
+    let all = || (0..n).map(Pe::from).collect::<Vec<Pe>>();
+    let group = Group::new(Arc::clone(&boot), 1, all())?;
+    let mine = [pe as u8; PAYLOAD];
     let rounds = if n > 100 { 3 } else { 30 };
-    let mut times = Vec::new();
-    for _ in 0..rounds {
+    let wrong = || Error::Bootstrap { call: "bench", why: "an exchange brought the wrong bytes".to_owned() };
+    let right = |parts: &[Vec<u8>], first: usize| {
+        parts.iter().enumerate().all(|(i, p)| *p == [(first + i) as u8; PAYLOAD])
+    };
+    let tree = Timed::new(TREE, rounds);
+    for round in 0..rounds {
         group.barrier("bench", deadline())?;
         let began = Instant::now();
-        let parts = group.all_gather("bench", &part, deadline())?;
-        let mine = millis(began);
-        if parts.iter().enumerate().any(|(from, p)| *p != [from as u8; PAYLOAD]) {
-            return Err(Error::Bootstrap {
-                call: "bench",
-                why: "an exchange brought the wrong bytes".to_owned(),
-            });
+        let parts = group.all_gather("bench", &mine, deadline())?;
+        tree.note(millis(began), round, pe, &mut client)?;
+        if parts.len() != n || !right(&parts, 0) {
+            return Err(wrong());
         }
-        times.push(slowest(&group, mine, deadline())?);
     }
     let counting = Counting::new(Arc::clone(&boot));
-    let counted = Group::new(counting.clone(), 2, all)?;
-    counted.all_gather("bench", &part, deadline())?;
+    let counted = Group::new(counting.clone(), 2, all())?;
+    counted.all_gather("bench", &mine, deadline())?;
+    drop(counted);
     let (sent, clock) = counting.counts();
-    let both = group.all_gather("bench", &[sent.to_le_bytes(), clock.to_le_bytes()].concat(), deadline())?;
-    let (mut messages, mut path) = (0, 0);
-    for words in both {
-        let (words, _) = words.as_chunks::<8>();
-        messages += words.first().map_or(0, |w| u64::from_le_bytes(*w));
-        path = path.max(words.get(1).map_or(0, |w| u64::from_le_bytes(*w)));
-    }
+    client.set(COUNTS + pe as u64, &[sent.to_le_bytes(), clock.to_le_bytes()].concat()).map_err(failed)?;
     let one_way_us = if n == 2 { Some(ping(&*boot, deadline())?) } else { None };
 
-    // Through the store: one set, and one get of the keys of its group.
+    // Through the store: one set, and one get of the keys of its group, or of everybody's.
     let first = pe / GROUP * GROUP;
-    let mut store_times = Vec::new();
-    for round in 0..rounds as u64 {
-        let key = |pe: usize| (round + 1) << 32 | pe as u64;
-        let keys: Vec<u64> = (first..n.min(first + GROUP)).map(key).collect();
+    let size = n.min(first + GROUP) - first;
+    let (grouped, whole) = (Timed::new(GROUPED, rounds), Timed::new(WHOLE, rounds));
+    for round in 0..rounds {
+        let base = GROUPED_KEYS + (round << 32);
+        let keys: Vec<u64> = (first..first + size).map(|pe| base + pe as u64).collect();
         group.barrier("bench", deadline())?;
         let began = Instant::now();
-        client.set(key(pe), &part).map_err(failed)?;
+        client.set(base + pe as u64, &mine).map_err(failed)?;
         let got = client.get(&keys).map_err(failed)?;
-        let mine = millis(began);
-        if got.len() != keys.len() {
-            return Err(Error::Bootstrap { call: "bench", why: "the store brought too little".to_owned() });
+        grouped.note(millis(began), round, pe, &mut client)?;
+        if got.len() != size || !right(&got, first) {
+            return Err(wrong());
         }
-        store_times.push(slowest(&group, mine, deadline())?);
+    }
+    for round in 0..rounds {
+        let base = WHOLE_KEYS + (round << 32);
+        group.barrier("bench", deadline())?;
+        let began = Instant::now();
+        client.set(base + pe as u64, &mine).map_err(failed)?;
+        let got = client.get_range(base, n as u64).map_err(failed)?;
+        whole.note(millis(began), round, pe, &mut client)?;
+        if got.len() != n || !right(&got, 0) {
+            return Err(wrong());
+        }
     }
     group.barrier("bench", deadline())?;
+    let mut figures = None;
+    if pe == 0 {
+        let (mut messages, mut path) = (0, 0);
+        for [sent, clock] in words(&client.get_range(COUNTS, n as u64).map_err(failed)?) {
+            messages += sent;
+            path = path.max(clock);
+        }
+        let tree_ms = tree.median(n, &mut client)?;
+        let (store_ms, store_all_ms) = (grouped.median(n, &mut client)?, whole.median(n, &mut client)?);
+        figures = Some(Figures { start_ms, tree_ms, store_ms, store_all_ms, messages, path, one_way_us });
+    }
     boot.close();
-    let (tree_ms, store_ms) = (median(times), median(store_times));
-    Ok((pe == 0).then_some(Figures { start_ms, tree_ms, store_ms, messages, path, one_way_us }))
+    Ok(figures)
 }
 
-/// The time of the PE that took longest.
-fn slowest(group: &Group, mine: f64, deadline: Deadline) -> Result<f64> {
-    let all = group.all_gather("bench", &mine.to_le_bytes(), deadline)?;
-    let times = all.iter().filter_map(|b| b.as_slice().try_into().ok()).map(f64::from_le_bytes);
-    Ok(times.fold(0.0, f64::max))
+fn deadline() -> Deadline {
+    Deadline::after(LIMIT)
+}
+
+fn failed(e: std::io::Error) -> Error {
+    Error::Bootstrap { call: "store", why: e.to_string() }
+}
+
+/// Times of all PEs, which meet in the store, so that bringing them together costs the tree nothing.
+struct Timed {
+    keys: u64,
+    rounds: u64,
+}
+
+impl Timed {
+    fn new(keys: u64, rounds: u64) -> Self {
+        Timed { keys, rounds }
+    }
+
+    fn note(&self, ms: f64, round: u64, pe: usize, client: &mut Client) -> Result<()> {
+        let us = (ms * 1e3) as u64;
+        let value = [us.to_le_bytes(), 0_u64.to_le_bytes()].concat();
+        client.set(self.keys + (round << 32) + pe as u64, &value).map_err(failed)
+    }
+
+    /// Of the times of the PE that took longest, ms.
+    fn median(&self, n: usize, client: &mut Client) -> Result<f64> {
+        let slowest = |round: u64| {
+            let times = client.get_range(self.keys + (round << 32), n as u64).map_err(failed)?;
+            Ok(words(&times).map(|[us, _]| us as f64 / 1e3).fold(0.0, f64::max))
+        };
+        Ok(median((0..self.rounds).map(slowest).collect::<Result<_>>()?))
+    }
+}
+
+/// Two words a value.
+fn words(values: &[Vec<u8>]) -> impl Iterator<Item = [u64; 2]> + '_ {
+    values.iter().filter_map(|value| {
+        let (words, _) = value.as_chunks::<8>();
+        <[[u8; 8]; 2]>::try_from(words).ok().map(|words| words.map(u64::from_le_bytes))
+    })
 }
 
 /// Half a round trip between the first two PEs, µs.

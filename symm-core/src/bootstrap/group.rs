@@ -126,7 +126,7 @@ impl Group {
         let tag = self.next_tag();
         match self.members.len() {
             0..=FLAT => self.gather_flat(op, tag, mine, deadline),
-            _ => Ok(self.gather_by_tree(op, tag, mine, deadline)?.parts()),
+            _ => Ok(self.gather_by_tree(op, tag, Some(mine), deadline)?.parts()),
         }
     }
 
@@ -139,7 +139,7 @@ impl Group {
     ) -> Result<Packed> {
         let tag = self.next_tag();
         if self.members.len() > FLAT {
-            return self.gather_by_tree(op, tag, mine, deadline);
+            return self.gather_by_tree(op, tag, Some(mine), deadline);
         }
         let mut packed = Vec::new();
         self.gather_flat(op, tag, mine, deadline)?.iter().for_each(|part| tree::pack(&mut packed, part));
@@ -206,7 +206,14 @@ impl Group {
         sent
     }
 
-    fn gather_by_tree(&self, op: &'static str, tag: Tag, mine: &[u8], deadline: Deadline) -> Result<Packed> {
+    /// Without a part of its own (`None` on every member) nothing but the arrival is gathered, and messages are empty.
+    fn gather_by_tree(
+        &self,
+        op: &'static str,
+        tag: Tag,
+        mine: Option<&[u8]>,
+        deadline: Deadline,
+    ) -> Result<Packed> {
         let place = self.place(self.my_rank);
         let mut waits_for: Vec<Pe> = place.children().map(|rank| self.members[rank]).collect();
         self.boot.progress(tag, &waits_for);
@@ -224,7 +231,9 @@ impl Group {
             }
         };
         let mut packed = Vec::new();
-        tree::pack(&mut packed, mine);
+        if let Some(mine) = mine {
+            tree::pack(&mut packed, mine);
+        }
         for child in place.children() {
             let below = receive(self.members[child], &waits_for)?.payload;
             packed.extend_from_slice(&below);
@@ -239,7 +248,8 @@ impl Group {
             packed = receive(sender, &[sender])?.payload;
         }
         // Before anything is passed on: what does not decode here does not decode anywhere.
-        let packed = Packed::read(op, sender, packed, self.members.len())?;
+        let parts = mine.map_or(0, |_| self.members.len());
+        let packed = Packed::read(op, sender, packed, parts)?;
         // The largest subtree has the longest way to go.
         self.send_all(place.children().rev().map(|child| self.members[child]), tag, packed.bytes())?;
         self.boot.progress(tag, &[]);
@@ -299,6 +309,10 @@ impl Group {
     /// # Collective
     /// Over the group. Errors as [`all_gather`](Self::all_gather).
     pub fn barrier(&self, op: &'static str, deadline: Deadline) -> Result<()> {
-        self.all_gather(op, &[], deadline).map(drop)
+        let tag = self.next_tag();
+        match self.members.len() {
+            0..=FLAT => self.gather_flat(op, tag, &[], deadline).map(drop),
+            _ => self.gather_by_tree(op, tag, None, deadline).map(drop),
+        }
     }
 }

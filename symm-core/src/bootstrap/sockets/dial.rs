@@ -96,7 +96,15 @@ impl Io {
         for pe in due {
             if self.shared.link(pe).settled() {
                 self.dials.remove(&pe);
-            } else if let Err(e) = self.attempt(pe) {
+                continue;
+            }
+            // The answer may have come while this thread did not run; then the other end counts on this connection.
+            if self.asked(pe) {
+                self.dialled(pe);
+            }
+            if self.dials.get(&pe).is_some_and(|dial| dial.due(now))
+                && let Err(e) = self.attempt(pe)
+            {
                 self.failed_start(pe, e);
             }
         }

@@ -160,11 +160,18 @@ impl Io {
 
     /// Drops visitors who took too long.
     pub(super) fn end_visits(&mut self) {
-        while let Some(first) = self.visitors.first_entry()
-            && first.get().since.elapsed() >= VISIT_LIMIT
+        while let Some((number, visitor)) = self.visitors.first_key_value()
+            && visitor.since.elapsed() >= VISIT_LIMIT
         {
-            first.remove();
-            self.turned_away("it did not prove to be of the job in time");
+            let (number, answered) = (*number, visitor.greeted.is_some());
+            // Once answered, it counts on this connection and would take its end for a death. It was this PE that took long
+            // if the proof lies there unread: stopped, or one of too many on its machine.
+            if answered {
+                self.visited(number);
+            }
+            if self.visitors.remove(&number).is_some() {
+                self.turned_away("it did not prove to be of the job in time");
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
+use rustix::net::listen;
 use serde::{Deserialize, Serialize};
 
 use crate::bootstrap::sockets::{Contacts, Handshake, Identity};
@@ -258,6 +259,9 @@ impl Meeting {
             match TcpListener::bind(address) {
                 Ok(listener) => {
                     listener.set_nonblocking(true).map_err(|e| io_failed("fcntl", &e))?;
+                    // As long a queue as the system allows: PEs come all at once, and one that finds the queue full
+                    // asks again after whole seconds.
+                    listen(&listener, i32::from(u16::MAX)).map_err(|e| Error::system("listen", e))?;
                     return Ok(listener);
                 }
                 Err(e) => why = Some(format!("{address}: {e}")),
