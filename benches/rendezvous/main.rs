@@ -31,7 +31,8 @@ use pes::Figures;
 /// How the figures are to be read.
 const MEASURED: &str = "exchange_ms: every PE brings payload_bytes and gets everybody's, along the tree; store_all_gather_ms: the same \
     through one central store, the like-for-like comparison; store_ms: through the store in PyTorch's pattern, where a PE \
-    gets 72 parts and not all. Each is the time of the PE that took longest, the median of the rounds. With thousands of \
+    gets 72 parts and not all. Each is the time of the PE that took longest, the median of the rounds. start_ms is PE 0's, from \
+    when all PEs of its process are there. With thousands of \
     PEs on the cores of one machine these are times of all PEs' work one after another (n times n parts are copied into \
     place), not of waiting: on n machines that work is done at once, and what follows one another is \
     messages_on_critical_path against store_messages_on_critical_path.";
