@@ -8,7 +8,7 @@ use symm::moe::Float;
 use crate::cli::args::number;
 use crate::cli::error::Failure;
 
-/// Dispatches and combines the tokens of a routing trace on several PEs, and checks every value.
+/// Moves the tokens of a routing trace to experts and back, and checks every value.
 ///
 /// Each step sends all tokens of the trace to their experts (all_to_all_vdev_2d), computes x·a + b there with other
 /// constants for each expert, brings the rows back (all_to_all_vdev_2d_offset), and adds them with the routing weights.

@@ -13,7 +13,7 @@ use crate::cli::error::{Class, Failure};
 use crate::cli::say::{Json, complain, print};
 use crate::cli::{EXIT_NO, memory};
 
-/// Says what a MoE layer takes of each PE's memory, and whether that fits, before anything is allocated
+/// Says what a MoE layer takes of each PE's memory, before anything is allocated
 ///
 /// Each token of each PE chooses --topk different ones of --experts experts, which are spread over the PEs in order.
 /// The dispatch output has room for whatever a router does; with --capacity-factor F only for F times the rows of an
