@@ -63,6 +63,7 @@ erased! {
 }
 
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one a world, and it stays where it was made")]
 pub(crate) enum Chosen {
     Host(symm_host::Host),
     #[cfg(feature = "cuda")]
