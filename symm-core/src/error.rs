@@ -17,7 +17,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Fault {
     /// The PE called another operation, or replays graphs in another order.
     Operation {
-        /// What rank 0 of the team called: the code of a [`Form`](crate::backend::Form).
+        /// What rank 0 of the team called: the code of a [`Form`].
         expected: u32,
         /// What the PE called.
         got: u32,
