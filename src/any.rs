@@ -22,7 +22,7 @@ use symm_core::{Config, Pe, Result};
 
 #[cfg(feature = "cuda")]
 use self::foreign::{Foreign, mixture};
-use crate::select;
+use crate::select::{self, Means};
 
 macro_rules! erased {
     ($($(#[$doc:meta])* $any:ident = $assoc:ident $(+ $derive:ident)?;)*) => {$(
@@ -83,6 +83,12 @@ impl AnyBackend {
     /// Why this backend was chosen, in one sentence.
     pub fn why(&self) -> &str {
         &self.why
+    }
+
+    /// Chooses and opens the backend.
+    pub(crate) fn open(boot: &Arc<dyn Bootstrap>, config: &Config, means: Means) -> Result<Self> {
+        let (chosen, why) = select::choose(boot, config, means)?;
+        Ok(AnyBackend { chosen, why })
     }
 }
 
@@ -212,9 +218,7 @@ unsafe impl Backend for AnyBackend {
     type RawContext = AnyContext;
 
     fn init(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<Self> {
-        let (chosen, why) = select::choose(boot, config)?;
-        log::debug!("PE {}: {why}", boot.pe());
-        Ok(AnyBackend { chosen, why })
+        AnyBackend::open(boot, config, Means::default())
     }
 
     fn name(&self) -> &'static str {

@@ -10,6 +10,8 @@ use symm_core::{Config, Error, Result};
 use crate::World;
 #[cfg(feature = "mpi")]
 use crate::over_mpi;
+#[cfg(all(feature = "mpi", feature = "nvshmem"))]
+use crate::{AnyBackend, select::Means};
 
 /// Opens the world of this process: settings from the environment, PEs by whatever started them.
 ///
@@ -132,6 +134,31 @@ impl Builder {
     pub fn init_over_mpi(self, comm: &impl mpi::traits::Communicator) -> Result<World> {
         let boot = over_mpi::over(comm, &self.config)?;
         self.init_over(boot)
+    }
+
+    /// As [`init_over_mpi`](Self::init_over_mpi); and where the backend is `nvshmem`, NVSHMEM too starts over the communicator
+    /// (`NVSHMEMX_INIT_WITH_MPI_COMM`) instead of a unique id and its sockets.
+    ///
+    /// # Collective
+    /// Over `comm`. No other thread calls MPI meanwhile, or while [`World::finalize`] runs, unless MPI was initialised with
+    /// `MPI_THREAD_MULTIPLE`.
+    ///
+    /// # Errors
+    /// As [`init_over_mpi`](Self::init_over_mpi); `Unavailable` on every PE where NVSHMEM's plugin for MPI is missing or linked with
+    /// another MPI than this process (`NVSHMEM_BOOTSTRAP_MPI_PLUGIN` names it), or MPI was initialised for less than
+    /// `MPI_THREAD_SERIALIZED`.
+    ///
+    /// # Safety
+    /// With the backend `nvshmem`, MPI is not finalized before [`World::finalize`] has returned: NVSHMEM goes on using a duplicate of
+    /// the communicator until then.
+    #[cfg(all(feature = "mpi", feature = "nvshmem"))]
+    #[doc(alias("NVSHMEMX_INIT_WITH_MPI_COMM", "nvshmemx_set_attr_mpi_comm_args"))]
+    pub unsafe fn init_nvshmem_over_mpi(mut self, comm: &impl mpi::traits::Communicator) -> Result<World> {
+        let boot = over_mpi::over(comm, &self.config)?;
+        settle(&mut self.config, &*boot);
+        // SAFETY: the communicator lives for the borrow, which is as long as the start-up; the caller promises the rest.
+        let means = Means { mpi: Some(unsafe { symm_nvshmem::MpiComm::new(comm.as_raw()) }) };
+        World::init_with(boot, self.config, |boot, config| AnyBackend::open(boot, config, means))
     }
 
     /// Runs `body` on `n` PEs that are threads of this process, each with a world of its own, and returns when all have

@@ -61,7 +61,7 @@ pub use bindings::*;
 pub use error::{Attempt, LoadError, Unavailable};
 pub use init::*;
 pub use inspect::{BINDINGS, Inspection, inspect};
-pub use load::{Nvshmem, Version};
+pub use load::{Nvshmem, Version, file_of};
 
 /// The library's name, which carries its major release.
 pub const SONAME: &str = "libnvshmem_host.so.3";

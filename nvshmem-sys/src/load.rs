@@ -141,7 +141,8 @@ impl Nvshmem {
             let found = unsafe { library.get::<*mut c_void>(name) };
             found.map_or(std::ptr::null_mut(), |symbol| symbol.into_raw())
         };
-        let path = file_of(symbol("nvshmemx_vendor_get_version_info")).unwrap_or_else(|| file.to_owned());
+        let path =
+            file_of(symbol("nvshmemx_vendor_get_version_info").addr()).unwrap_or_else(|| file.to_owned());
         // SAFETY: what the library exports under the name of an NVSHMEM function is that function. The table outlives the
         // library only in the error cases below, which drop it uncalled.
         let functions = unsafe { Functions::load(symbol) };
@@ -170,11 +171,9 @@ fn already() -> Option<Library> {
     unsafe { Library::open(Some(SONAME), libc::RTLD_NOLOAD | RTLD_NOW | RTLD_LOCAL) }.ok()
 }
 
-/// The file that holds an address.
-fn file_of(address: *mut c_void) -> Option<PathBuf> {
-    if address.is_null() {
-        return None;
-    }
+/// The file of the library that holds an address, in this process.
+pub fn file_of(address: usize) -> Option<PathBuf> {
+    let address = std::ptr::without_provenance(address);
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: any address may be asked about; the place for the answer is valid.
     if unsafe { libc::dladdr(address, info.as_mut_ptr()) } == 0 {

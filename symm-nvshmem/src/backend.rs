@@ -17,6 +17,7 @@ use crate::error::BACKEND;
 use crate::handle::{Mapping, RawContext, RawHandle, Segment};
 use crate::heap::Heap;
 use crate::library::{Library, bounded};
+use crate::mpi::MpiComm;
 use crate::net::Network;
 use crate::start;
 
@@ -53,7 +54,7 @@ unsafe impl Backend for Nvshmem {
     type RawContext = RawContext;
 
     fn init(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<Self> {
-        start::open(boot, config)
+        start::open(boot, config, None)
     }
 
     fn name(&self) -> &'static str {
@@ -342,6 +343,19 @@ unsafe impl Backend for Nvshmem {
 }
 
 impl Nvshmem {
+    /// As [`Backend::init`], and NVSHMEM's own start-up goes over an MPI communicator instead of a unique id: where the sockets
+    /// of its unique id do not work, or for a job that is MPI's anyway.
+    ///
+    /// # Collective
+    /// Over the world, once in a process; every PE's rank in `comm` is its number.
+    ///
+    /// # Errors
+    /// As [`Backend::init`]; `Unavailable` on all if on some PE NVSHMEM's plugin for MPI is missing or of another MPI, or MPI was
+    /// initialised for one thread only.
+    pub fn init_over_mpi(boot: &Arc<dyn Bootstrap>, config: &Config, comm: MpiComm) -> Result<Self> {
+        start::open(boot, config, Some(comm))
+    }
+
     /// Whether all streams have ended what was enqueued, within a moment.
     fn streams_end(&self) -> bool {
         let deadline = Deadline::after(Duration::from_secs(2));

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `start` | opening the backend together: agreed on step by step, so that a failure on one PE is an error on all |
 //! | `library` | the NVSHMEM host library: started once, never used before that or after its end |
+//! | `mpi` | start-up over an MPI communicator of the application's |
 //! | `heap`, `ranges` | one symmetric allocation, carved up by each PE for itself |
 //! | `handle` | what operations are given |
 //! | `net` | peers that NVSHMEM's transports reach: linked kernels, operations, the watchdog |
@@ -33,9 +34,11 @@ mod error;
 mod handle;
 mod heap;
 mod library;
+mod mpi;
 mod net;
 mod ranges;
 mod start;
 
 pub use backend::Nvshmem;
 pub use handle::{Mapping, RawContext, RawHandle, Segment};
+pub use mpi::MpiComm;

@@ -3,19 +3,21 @@
 //! Several of its functions end the process instead of returning an error: finalize on any failure, and everything that
 //! touches the heap before start-up has succeeded. So nothing here is called before [`Library::start`] has returned `Ok`.
 
-use std::ffi::{c_int, c_void};
-use std::path::PathBuf;
+use std::ffi::{c_int, c_uint, c_void};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
 use nvshmem_sys::{
-    INIT_WITH_UNIQUEID, NVSHMEMX_INIT_ATTR_INITIALIZER, NVSHMEMX_UNIQUEID_INITIALIZER, Nvshmem, Unavailable,
-    Version, nvshmemx_uniqueid_t, uniqueid_from_bytes, uniqueid_to_bytes,
+    INIT_WITH_MPI_COMM, INIT_WITH_UNIQUEID, NVSHMEMX_INIT_ATTR_INITIALIZER, NVSHMEMX_UNIQUEID_INITIALIZER,
+    Nvshmem, Unavailable, Version, nvshmemx_init_attr_t, nvshmemx_uniqueid_t, uniqueid_from_bytes,
+    uniqueid_to_bytes,
 };
 use symm_core::{Deadline, Pe, Result};
 use symm_cuda::Cuda;
 
 use crate::error::{BACKEND, unavailable};
+use crate::mpi::MpiComm;
 
 /// Bytes of a unique id.
 pub(crate) const ID_BYTES: usize = size_of::<nvshmemx_uniqueid_t>();
@@ -28,6 +30,15 @@ const LIMITED: c_int = 3;
 
 /// Whether this process has started NVSHMEM by this crate; it cannot be started again.
 static STARTED: AtomicBool = AtomicBool::new(false);
+
+/// How NVSHMEM's PEs find each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum By {
+    /// PE 0's unique id.
+    Id([u8; ID_BYTES]),
+    /// An MPI communicator in which each PE's rank is its number.
+    Mpi(MpiComm),
+}
 
 /// The library, loaded.
 #[derive(Clone, Copy, Debug)]
@@ -91,29 +102,61 @@ impl Library {
         Ok(uniqueid_to_bytes(&id).to_vec())
     }
 
+    /// The host library's file.
+    pub(crate) fn path(self) -> &'static Path {
+        self.0.path()
+    }
+
+    /// The start-up's arguments, and the flag that says which they are.
+    fn arguments(self, pe: Pe, n_pes: usize, by: By) -> Result<(c_uint, nvshmemx_init_attr_t), String> {
+        let mut attr = NVSHMEMX_INIT_ATTR_INITIALIZER;
+        let (call, flag, rc) = match by {
+            By::Id(id) => {
+                // The attributes point to the id. A start-up that never ends still reads it, so it is never freed.
+                let id: &'static nvshmemx_uniqueid_t = Box::leak(Box::new(uniqueid_from_bytes(id)));
+                let n = c_int::try_from(n_pes).unwrap_or(c_int::MAX);
+                // SAFETY: the id lives for ever, and `attr` is initialised and a valid place.
+                let rc =
+                    unsafe { self.0.nvshmemx_set_attr_uniqueid_args(numbered(pe), n, id, &raw mut attr) };
+                ("nvshmemx_set_attr_uniqueid_args", INIT_WITH_UNIQUEID, rc)
+            }
+            By::Mpi(comm) => {
+                // SAFETY: the place of the communicator lives for ever, and `attr` is initialised and a valid place.
+                let rc = unsafe { self.0.nvshmemx_set_attr_mpi_comm_args(comm.place(), &raw mut attr) };
+                ("nvshmemx_set_attr_mpi_comm_args", INIT_WITH_MPI_COMM, rc)
+            }
+        };
+        match rc.map_err(missing)? {
+            0 => Ok((flag, attr)),
+            rc => Err(format!("{call} failed (code {rc})")),
+        }
+    }
+
     /// Starts NVSHMEM. All PEs of the world call it, and it waits for them without a deadline: see [`bounded`].
     ///
     /// # Errors
     /// In words; NVSHMEM has then printed more to standard error.
-    pub(crate) fn start(self, pe: Pe, n_pes: usize, id: [u8; ID_BYTES]) -> Result<(), String> {
+    pub(crate) fn start(self, pe: Pe, n_pes: usize, by: By) -> Result<(), String> {
         if STARTED.swap(true, Ordering::AcqRel) {
             return Err("NVSHMEM was started in this process before, and can be once only".to_owned());
         }
-        // The attributes point to the id. A start-up that never ends still reads it, so it is never freed.
-        let id: &'static nvshmemx_uniqueid_t = Box::leak(Box::new(uniqueid_from_bytes(id)));
-        let mut attr = NVSHMEMX_INIT_ATTR_INITIALIZER;
-        let n = c_int::try_from(n_pes).unwrap_or(c_int::MAX);
-        // SAFETY: the id lives for ever, and `attr` is initialised and a valid place.
-        let rc = unsafe { self.0.nvshmemx_set_attr_uniqueid_args(numbered(pe), n, id, &raw mut attr) };
-        match rc.map_err(missing)? {
-            0 => {}
-            rc => return Err(format!("nvshmemx_set_attr_uniqueid_args failed (code {rc})")),
-        }
-        // SAFETY: a context is current (the caller's duty); the attributes are complete, and every PE passes the same id.
-        let rc = unsafe { self.0.nvshmemx_hostlib_init_attr(INIT_WITH_UNIQUEID, &raw mut attr) };
+        let (flag, mut attr) = self.arguments(pe, n_pes, by)?;
+        // SAFETY: a context is current (the caller's duty); the attributes are complete, and every PE passes the same id or the same
+        // communicator.
+        let rc = unsafe { self.0.nvshmemx_hostlib_init_attr(flag, &raw mut attr) };
         let rc = rc.map_err(missing)?;
         // The return code alone says nothing: 3.4 returns 0 for a start-up that got no further than the bootstrap.
         let status = self.status()?;
+        if status > NOT_STARTED {
+            // SAFETY: both may be called once the PEs have found each other; they read variables.
+            let (my_pe, n) = unsafe { (self.0.nvshmem_my_pe(), self.0.nvshmem_n_pes()) };
+            let (my_pe, n) = (my_pe.map_err(missing)?, n.map_err(missing)?);
+            if (my_pe, usize::try_from(n)) != (numbered(pe), Ok(n_pes)) {
+                return Err(format!(
+                    "NVSHMEM counts this as PE {my_pe} of {n}, the world as PE {pe} of {n_pes}: the communicator is another one"
+                ));
+            }
+        }
         if status >= RUNS {
             return Ok(());
         }

@@ -12,13 +12,17 @@ use symm_kernels::params::STAGE_BYTES;
 use crate::backend::Nvshmem;
 use crate::error::{BACKEND, unavailable, unsupported};
 use crate::heap::Heap;
-use crate::library::{ID_BYTES, Library, bounded};
+use crate::library::{By, ID_BYTES, Library, bounded};
+use crate::mpi::{self, MpiComm};
 use crate::net::{Network, STAGES};
 
 /// Ids of the groups that only start and end of this backend use.
 const TEAM: u64 = u64::from_le_bytes(*b"nvshmem.");
 const END_TEAM: u64 = u64::from_le_bytes(*b"nvshmem!");
 const OP: &str = "init";
+
+/// What a PE says in place of an id.
+const BY_MPI: &[u8] = b"mpi";
 
 /// Bytes behind the heap: the stages, which the tests of `open` use first.
 const BEHIND: usize = STAGES * STAGE_BYTES;
@@ -30,7 +34,7 @@ struct Start<'a> {
     deadline: Deadline,
 }
 
-/// Starts NVSHMEM and finds who reaches whom.
+/// Starts NVSHMEM, over `comm` or else by unique id, and finds who reaches whom.
 ///
 /// # Collective
 /// Over the world, once in a process.
@@ -38,12 +42,12 @@ struct Start<'a> {
 /// # Errors
 /// On all PEs alike: `Unavailable` if some PE has no GPU or no NVSHMEM, or NVSHMEM does not start; `Unsupported` naming a pair
 /// that cannot reach each other.
-pub(crate) fn open(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<Nvshmem> {
+pub(crate) fn open(boot: &Arc<dyn Bootstrap>, config: &Config, comm: Option<MpiComm>) -> Result<Nvshmem> {
     let everybody = (0..boot.n_pes()).map(Pe::from).collect();
     let group = Group::new(boot.clone(), TEAM, everybody)?;
     let start = Start { boot, group, deadline: Deadline::after(config.init_timeout) };
     let (library, cuda) = start.load(config)?;
-    start.start(library, &cuda)?;
+    start.start(library, &cuda, comm)?;
     let bytes = start.step(heap_bytes(config).and_then(|bytes| fits(&cuda, bytes)))?;
     let base = start.allocate(library, &cuda, bytes)?;
     let heap = Heap::new(&cuda, base, bytes);
@@ -155,15 +159,34 @@ impl Start<'_> {
         Ok((library, Arc::new(cuda)))
     }
 
-    /// Starts NVSHMEM by an id of PE 0.
-    fn start(&self, library: Library, cuda: &Arc<Cuda>) -> Result<()> {
-        let mine = if self.me() == Pe(0) { library.unique_id() } else { Ok(Vec::new()) };
-        let ids = self.agree(mine)?;
-        let wrong = || Error::Bootstrap { call: OP, why: "an NVSHMEM id of another length".to_owned() };
-        let id = <[u8; ID_BYTES]>::try_from(ids[0].as_slice()).map_err(|_| wrong())?;
+    /// Starts NVSHMEM over the communicator, or by an id of PE 0.
+    fn start(&self, library: Library, cuda: &Arc<Cuda>, comm: Option<MpiComm>) -> Result<()> {
+        // Each says which way it goes: one that waited for the others in another way would wait for ever.
+        let mine = match comm {
+            Some(_) => mpi::check(library.path()).map(|()| BY_MPI.to_vec()),
+            None if self.me() == Pe(0) => library.unique_id(),
+            None => Ok(Vec::new()),
+        };
+        let said = self.agree(mine)?;
+        let over_mpi = said.iter().filter(|said| said.as_slice() == BY_MPI).count();
+        let by = match comm {
+            Some(comm) if over_mpi == said.len() => By::Mpi(comm),
+            None if over_mpi == 0 => {
+                let wrong =
+                    || Error::Bootstrap { call: OP, why: "an NVSHMEM id of another length".to_owned() };
+                By::Id(<[u8; ID_BYTES]>::try_from(said[0].as_slice()).map_err(|_| wrong())?)
+            }
+            _ => {
+                let why = format!(
+                    "{over_mpi} of {} PEs start NVSHMEM over an MPI communicator, the others by unique id",
+                    said.len()
+                );
+                return Err(Error::Bootstrap { call: OP, why });
+            }
+        };
         let (pe, n) = (self.me(), self.group.len());
         let started =
-            bounded(cuda, "nvshmemx_hostlib_init_attr", self.deadline, move || library.start(pe, n, id))?;
+            bounded(cuda, "nvshmemx_hostlib_init_attr", self.deadline, move || library.start(pe, n, by))?;
         self.step(started)
     }
 

@@ -190,13 +190,28 @@ impl<B: Backend> World<B> {
     /// [`Error::SettingDiffers`] on every PE; the backend's `Unavailable` or `Unsupported`; [`Error::Timeout`] naming the
     /// PEs that did not come within `config.init_timeout`.
     pub fn init(boot: Arc<dyn Bootstrap>, config: Config) -> Result<Self> {
+        World::init_with(boot, config, B::init)
+    }
+
+    /// As [`init`](Self::init), with a backend that `open` opens: for one that needs more than bootstrap and settings.
+    ///
+    /// # Collective
+    /// As [`init`](Self::init); so is `open`.
+    ///
+    /// # Errors
+    /// As [`init`](Self::init).
+    pub fn init_with(
+        boot: Arc<dyn Bootstrap>,
+        config: Config,
+        open: impl FnOnce(&Arc<dyn Bootstrap>, &Config) -> Result<B>,
+    ) -> Result<Self> {
         config.check()?;
         is_here(boot.pe());
         let began = Instant::now();
         let everybody: Vec<Pe> = (0..boot.n_pes()).map(Pe::from).collect();
         let group = Group::new(boot.clone(), INIT_TEAM, everybody.clone())?;
         compare_settings(&group, &config).inspect_err(linger)?;
-        let backend = B::init(&boot, &config).inspect_err(linger)?;
+        let backend = open(&boot, &config).inspect_err(linger)?;
         let inner = Arc::new(WorldInner {
             backend,
             boot: boot.clone(),
