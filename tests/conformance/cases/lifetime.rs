@@ -1,6 +1,6 @@
 //! Freeing by retirement, what outlives what, and the end of the world.
 
-use symm::{DType, Error, Options, Pe};
+use symm::{DType, Error, Options, Pe, Team};
 
 use super::vdev::{Job, splits};
 use crate::harness::{Case, Ctx, Outcome, ensure, ensure_eq, ensure_err};
@@ -143,13 +143,13 @@ fn span_outlives_tensor(ctx: &Ctx) -> Outcome {
     crate::harness::same("the span", &got, &bytes(ctx.seed, ctx.me(), 300))
 }
 
-/// Collective: nothing that was retired everywhere is left afterwards; returns what is left.
+/// Collective over `team`: nothing that was retired everywhere is left afterwards; returns what is left.
 ///
 /// What a PE retired is told once its streams, and on the network reach its proxy, have passed it, which takes a while on
 /// a busy machine: a PE that has not come down to `expected` gives it time before the next round.
-fn settle(ctx: &Ctx, expected: usize) -> Outcome<usize> {
+pub(super) fn settle(ctx: &Ctx, team: &Team, expected: usize) -> Outcome<usize> {
     for round in 0..25 {
-        ctx.world.team().reclaim()?;
+        team.reclaim()?;
         if ctx.world.retired() > expected {
             ctx.pause(500 * round);
         }
@@ -159,7 +159,7 @@ fn settle(ctx: &Ctx, expected: usize) -> Outcome<usize> {
 
 /// PE 0 drops what the others still hold: its memory is given out again only after they have dropped it too.
 fn held_by_a_peer(ctx: &Ctx) -> Outcome {
-    let base = settle(ctx, 0)?;
+    let base = settle(ctx, ctx.world.team(), 0)?;
     let tensor = ctx.team.empty(&[5000], DType::U8)?;
     let addr = tensor.span().addr();
     let handle = tensor.rendezvous(&ctx.team)?;
@@ -168,7 +168,7 @@ fn held_by_a_peer(ctx: &Ctx) -> Outcome {
         mine = None;
     }
     let expected = if ctx.me() == 0 { base + 1 } else { base };
-    let held = settle(ctx, expected)?;
+    let held = settle(ctx, ctx.world.team(), expected)?;
     ensure_eq!(held, expected, "allocations retired here while peers hold one");
     if ctx.me() == 0 {
         // Not of the case's team, whose log the others do not extend.
@@ -192,7 +192,7 @@ fn held_by_a_peer(ctx: &Ctx) -> Outcome {
     ctx.meet()?;
     drop(mine);
     ensure!(
-        settle(ctx, base)? <= base,
+        settle(ctx, ctx.world.team(), base)? <= base,
         "still retired: {} after all dropped it, {base} before",
         ctx.world.retired()
     );
@@ -201,26 +201,30 @@ fn held_by_a_peer(ctx: &Ctx) -> Outcome {
 
 /// Members of a handle's team hold it; the allocation's other PEs do not matter.
 fn held_over_a_subset(ctx: &Ctx) -> Outcome {
-    let base = settle(ctx, 0)?;
+    let base = settle(ctx, ctx.world.team(), 0)?;
     let tensor = ctx.team.empty(&[5000], DType::U8)?;
     let pair = if ctx.me() < 2 { Some(ctx.team_of(&[0, 1])?) } else { None };
     let handle = pair.as_ref().map(|p| tensor.rendezvous(p)).transpose()?;
     drop(tensor);
-    ensure_eq!(settle(ctx, base)?, base, "a handle keeps its allocation, elsewhere it is free");
+    ensure_eq!(
+        settle(ctx, ctx.world.team(), base)?,
+        base,
+        "a handle keeps its allocation, elsewhere it is free"
+    );
     let kept = handle.filter(|_| ctx.me() == 1);
     let expected = if ctx.me() == 0 { base + 1 } else { base };
-    ensure_eq!(settle(ctx, expected)?, expected, "retired while PE 1 holds the handle");
+    ensure_eq!(settle(ctx, ctx.world.team(), expected)?, expected, "retired while PE 1 holds the handle");
     drop(kept);
-    ensure_eq!(settle(ctx, base)?, base, "retired once nobody holds it");
+    ensure_eq!(settle(ctx, ctx.world.team(), base)?, base, "retired once nobody holds it");
     // The pair's context went with the team.
     drop(pair);
-    ensure!(settle(ctx, base)? <= base, "retired after the pair's team");
+    ensure!(settle(ctx, ctx.world.team(), base)? <= base, "retired after the pair's team");
     Ok(())
 }
 
 /// Without a rendezvous no peer can hold anything: free at once, without communication.
 fn never_bound(ctx: &Ctx) -> Outcome {
-    let base = settle(ctx, 0)?;
+    let base = settle(ctx, ctx.world.team(), 0)?;
     let mut addrs = Vec::new();
     for _ in 0..50 {
         let tensor = ctx.team.empty(&[70_000], DType::F32)?;
