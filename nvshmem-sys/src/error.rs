@@ -73,6 +73,19 @@ pub enum LoadError {
         /// The copy that `SYMM_NVSHMEM_LIB` names.
         asked: PathBuf,
     },
+    /// The process already has several copies, of one release or of different ones, so somebody else's two users of it.
+    #[error(
+        "this process has loaded several NVSHMEM host libraries, {}; all its users must share one",
+        paths(loaded)
+    )]
+    Copies {
+        /// Their files, in the order in which they were loaded.
+        loaded: Vec<PathBuf>,
+    },
+}
+
+fn paths(files: &[PathBuf]) -> String {
+    files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" and ")
 }
 
 fn list(tried: &[Attempt]) -> String {

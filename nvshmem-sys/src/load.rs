@@ -1,6 +1,6 @@
 //! Finding, opening and checking the library, once a process.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::fmt;
 use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
@@ -111,6 +111,10 @@ impl Nvshmem {
     }
 
     pub(crate) fn open(candidates: Vec<Candidate>) -> Result<Self, LoadError> {
+        let loaded = copies();
+        if loaded.len() > 1 {
+            return Err(LoadError::Copies { loaded });
+        }
         if let Some(library) = already() {
             let loaded = Self::check(library, Path::new(SONAME), ALREADY)?;
             return match candidates.as_slice() {
@@ -169,6 +173,28 @@ const ALREADY: &str = "already loaded in this process";
 fn already() -> Option<Library> {
     // SAFETY: nothing is loaded: the flag asks for what is there.
     unsafe { Library::open(Some(SONAME), libc::RTLD_NOLOAD | RTLD_NOW | RTLD_LOCAL) }.ok()
+}
+
+/// The files of all NVSHMEM host libraries in this process, of whatever release, in the order in which they were loaded.
+fn copies() -> Vec<PathBuf> {
+    unsafe extern "C" fn look(object: *mut libc::dl_phdr_info, _: libc::size_t, found: *mut c_void) -> c_int {
+        // SAFETY: the dynamic loader's record of an object, whose name is a string or null, for the length of this call.
+        let name = unsafe { (*object).dlpi_name };
+        if !name.is_null() {
+            // SAFETY: as above.
+            let file = Path::new(std::ffi::OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes()));
+            if file.file_name().is_some_and(|name| name.as_bytes().starts_with(b"libnvshmem_host.so")) {
+                // SAFETY: the list that the caller of the loop below owns.
+                unsafe { &mut *found.cast::<Vec<PathBuf>>() }.push(file.to_owned());
+            }
+        }
+        0
+    }
+    let mut found: Vec<PathBuf> = Vec::new();
+    // SAFETY: the function takes what the loop gives it, and the list outlives the loop. It does not unwind but for lack of memory,
+    // which ends the process.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    found
 }
 
 /// The file of the library that holds an address, in this process.

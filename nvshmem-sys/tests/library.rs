@@ -76,6 +76,19 @@ fn child_with_a_copy() {
     drop(first);
 }
 
+/// Loads two copies first, as a process would have whose parts each came with one.
+#[test]
+#[ignore = "a child of the other tests"]
+fn child_with_copies() {
+    let copies = ["FIRST", "SECOND"].map(|name| {
+        let file = std::env::var_os(name).unwrap();
+        // SAFETY: an NVSHMEM library, or the test's own, neither of which does anything when it is loaded.
+        unsafe { libloading::Library::new(file) }.unwrap()
+    });
+    say(sys::inspect());
+    drop(copies);
+}
+
 fn library(home: &Path) -> PathBuf {
     home.join("lib").join(sys::SONAME)
 }
@@ -134,6 +147,27 @@ fn a_copy_that_is_loaded_is_used_and_another_one_refused() {
     let error = child("child_with_a_copy", &[("FIRST", &pinned), ("SYMM_NVSHMEM_LIB", &newest)]).unwrap_err();
     assert!(error.starts_with("this process has already loaded NVSHMEM from"), "{error}");
     assert!(error.contains(&*newest.to_string_lossy()), "{error}");
+}
+
+#[test]
+fn two_copies_in_one_process_are_refused_whatever_their_releases() {
+    let scratch = Scratch::new("two");
+    let [a, b] = ["a", "b"].map(|name| {
+        let folder = scratch.path().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        fake(&folder, &VERSION.replace("MAJOR", "3").replace("MINOR", if name == "a" { "4" } else { "5" }))
+    });
+    let error = child("child_with_copies", &[("FIRST", &a), ("SECOND", &b)]).unwrap_err();
+    let both = format!("several NVSHMEM host libraries, {} and {};", a.display(), b.display());
+    assert!(error.contains(&both), "{both} is not in {error}");
+    // An older major release has another name, and is a copy all the same.
+    let old = scratch.path().join("libnvshmem_host.so.2");
+    std::fs::copy(&a, &old).unwrap();
+    let error = child("child_with_copies", &[("FIRST", &old), ("SECOND", &b)]).unwrap_err();
+    assert!(
+        error.contains("several NVSHMEM host libraries") && error.contains(&*old.to_string_lossy()),
+        "{error}"
+    );
 }
 
 /// A library of the test's own, with a version and without most functions.

@@ -128,6 +128,10 @@ impl Device {
         check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.context as CUcontext) })
     }
 
+    pub(crate) fn attribute(&self, attribute: CUdevice_attribute) -> Result<i32> {
+        attribute_of(self.raw, attribute)
+    }
+
     /// Whether this GPU's atomics work on the memory of the GPU with this UUID. A GPU that this process cannot see
     /// cannot be asked about; that counts as no.
     pub(crate) fn atomics_with(&self, uuid: &[u8; 16]) -> Result<bool> {

@@ -8,7 +8,7 @@ use std::any::Any;
 use std::ffi::CStr;
 use std::sync::{Arc, Weak};
 
-use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUmodule, CUstream};
+use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction, CUfunction_attribute, CUmodule, CUstream};
 use symm_core::backend::Exchange;
 use symm_core::status::Failure;
 use symm_core::{Backend, Config, Pe, Result};
@@ -147,6 +147,15 @@ impl Cuda {
     pub fn sm(&self) -> Result<u32> {
         self.shared.device.enter()?;
         launch::compute_capability()
+    }
+
+    /// Whether this GPU's atomics on host memory are atomic with respect to others'.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn has_host_atomics(&self) -> Result<bool> {
+        let what = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED;
+        self.shared.device.attribute(what).map(|has| has != 0)
     }
 
     /// Free memory of the GPU, in bytes.

@@ -35,6 +35,8 @@ pub struct Nvshmem {
     pub(crate) peers: Vec<Option<u64>>,
     /// Where some PE of the world is not direct to another.
     pub(crate) net: Option<Network>,
+    /// Whether the GPUs' atomics on the heap can be lost; then `net` is there, and handles use what it has in their place.
+    pub(crate) weak_atomics: bool,
 }
 
 // SAFETY:

@@ -42,7 +42,7 @@ pub(crate) type Bits = [u64; 2];
 pub struct RawHandle {
     /// Addresses for load and store; 0 where there is none.
     pub(crate) direct: symm_cuda::RawHandle,
-    /// Where some members are not direct.
+    /// Where some members are not direct, or the GPUs' atomics are too weak for signals.
     pub(crate) net: Option<NetHandle>,
 }
 
@@ -137,7 +137,8 @@ fn named(backend: &Nvshmem, regions: &[Region<Nvshmem>]) -> Vec<u64> {
 
 impl RawHandle {
     pub(crate) fn bind(backend: &Nvshmem, parts: HandleParts<Nvshmem>) -> Result<Self> {
-        let net = match network(&parts.data)? {
+        let instead = backend.weak_atomics.then_some([0; 2]);
+        let net = match network(&parts.data)?.or(instead) {
             None => None,
             Some(bits) => {
                 let names = named(backend, &parts.data).into_iter();

@@ -46,13 +46,19 @@ pub(crate) fn open(boot: &Arc<dyn Bootstrap>, config: &Config, comm: Option<MpiC
     let everybody = (0..boot.n_pes()).map(Pe::from).collect();
     let group = Group::new(boot.clone(), TEAM, everybody)?;
     let start = Start { boot, group, deadline: Deadline::after(config.init_timeout) };
-    let (library, cuda) = start.load(config)?;
+    let (library, cuda, several_hosts) = start.load(config)?;
+    if several_hosts {
+        // A transport that cannot have GPU memory without GDRCopy may fail in its own start already.
+        start.step(crate::net::signals_work())?;
+    }
     start.start(library, &cuda, comm)?;
     let bytes = start.step(heap_bytes(config).and_then(|bytes| fits(&cuda, bytes)))?;
     let base = start.allocate(library, &cuda, bytes)?;
     let heap = Heap::new(&cuda, base, bytes);
     let (peers, all_direct) = start.peers(library, &cuda, &heap)?;
+    let weak_atomics = start.step(weak_atomics(&cuda))?;
     let net = if all_direct {
+        start.step(if weak_atomics && boot.n_pes() > 1 { Err(WEAK_ATOMICS.to_owned()) } else { Ok(()) })?;
         None
     } else {
         start.step(crate::net::signals_work())?;
@@ -60,10 +66,20 @@ pub(crate) fn open(boot: &Arc<dyn Bootstrap>, config: &Config, comm: Option<MpiC
         start.reach_over_network(&cuda, &heap, &peers, &net)?;
         Some(net)
     };
-    let backend = Nvshmem { boot: boot.clone(), library, cuda, heap, peers, net };
+    let backend = Nvshmem { boot: boot.clone(), library, cuda, heap, peers, net, weak_atomics };
     log::debug!("PE {}: {}", boot.pe(), backend.describe());
     Ok(backend)
 }
+
+/// Whether the GPUs' atomics on the heap are not atomic with respect to each other: it lies in host memory, and what a GPU does to
+/// that over PCIe is a read and a write. Two PEs at one word of a signal pad, or two adds to one signal, then lose one of both (seen:
+/// two made-up hosts of one machine). Stores and loads are not concerned, so everything else works.
+fn weak_atomics(cuda: &Cuda) -> Result<bool, String> {
+    Ok(in_host_memory() && !cuda.has_host_atomics().map_err(|e| e.to_string())?)
+}
+
+const WEAK_ATOMICS: &str = "NVSHMEM_HEAP_KIND=SYSMEM puts the heap in host memory, on which atomics of these GPUs can be lost, and all \
+     PEs reach each other by load and store; unset it";
 
 /// Whether all PEs come, and are fine.
 pub(crate) fn all_end(boot: &Arc<dyn Bootstrap>, fine: bool, deadline: Deadline) -> bool {
@@ -78,9 +94,14 @@ fn heap_bytes(config: &Config) -> Result<usize, String> {
     bytes.ok_or_else(|| format!("SYMM_HEAP is {}, more than the address space", config.heap_bytes))
 }
 
+/// Whether NVSHMEM's heap is in host memory.
+fn in_host_memory() -> bool {
+    std::env::var("NVSHMEM_HEAP_KIND").is_ok_and(|kind| kind.eq_ignore_ascii_case("SYSMEM"))
+}
+
 /// NVSHMEM's allocation ends the process where the GPU has no room for it, so that is looked at before.
 fn fits(cuda: &Cuda, bytes: usize) -> Result<usize, String> {
-    if std::env::var("NVSHMEM_HEAP_KIND").is_ok_and(|kind| kind == "SYSMEM") {
+    if in_host_memory() {
         return Ok(bytes);
     }
     let free = cuda.free_memory().map_err(|e| e.to_string())?;
@@ -115,8 +136,8 @@ impl Start<'_> {
         self.group.agree(OP, mine, self.deadline, |pe, why| unavailable(format!("PE {pe}: {why}")))
     }
 
-    /// Loads the library and opens the GPU.
-    fn load(&self, config: &Config) -> Result<(Library, Arc<Cuda>)> {
+    /// Loads the library and opens the GPU; says too whether the PEs are on several hosts, by name as NVSHMEM tells them apart.
+    fn load(&self, config: &Config) -> Result<(Library, Arc<Cuda>, bool)> {
         let why = |e: Error| match e {
             Error::Unavailable { why, .. } => why,
             e => e.to_string(),
@@ -126,6 +147,7 @@ impl Start<'_> {
             let v = library.version();
             let mut bytes = gpu.uuid().to_vec();
             bytes.extend([v.major, v.minor].iter().flat_map(|n| n.to_le_bytes()));
+            bytes.extend(rustix::system::uname().nodename().to_bytes());
             bytes
         });
         let all = self.agree(mine)?;
@@ -137,7 +159,7 @@ impl Start<'_> {
                 || Error::Bootstrap { call: OP, why: format!("PE {pe} said something else than a GPU") };
             uuids.push(uuid.ok_or_else(wrong)?);
             // Equal on all PEs if anywhere, since all compare all: PE 0's release is what the others differ from.
-            if bytes[16..] != all[0][16..] {
+            if bytes.get(16..24) != all[0].get(16..24) {
                 return Err(unavailable(format!(
                     "PE {pe} has another release of NVSHMEM than PE 0; here it is {}",
                     library.version()
@@ -156,7 +178,8 @@ impl Start<'_> {
         }
         log::trace!("PE {}: {} bytes said", self.me(), mine.len());
         let cuda = self.step(gpu.into_backend(&uuids, config).map_err(|e| e.to_string()))?;
-        Ok((library, Arc::new(cuda)))
+        let several_hosts = all.iter().any(|said| said.get(24..) != all[0].get(24..));
+        Ok((library, Arc::new(cuda), several_hosts))
     }
 
     /// Starts NVSHMEM over the communicator, or by an id of PE 0.
