@@ -92,6 +92,19 @@ impl AnyBackend {
     }
 }
 
+/// Runs an expression on the chosen backend.
+macro_rules! each {
+    ($self:ident, |$b:ident| $body:expr) => {
+        match &$self.chosen {
+            Chosen::Host($b) => $body,
+            #[cfg(feature = "cuda")]
+            Chosen::Cuda($b) => $body,
+            #[cfg(feature = "nvshmem")]
+            Chosen::Nvshmem($b) => $body,
+        }
+    };
+}
+
 /// Runs an expression on the chosen backend, with the arguments' variants of that backend.
 macro_rules! on {
     ($self:ident, |$b:ident $(, $arg:ident: $any:ident)*| $body:expr $(=> $wrap:ident)?) => {
@@ -222,33 +235,15 @@ unsafe impl Backend for AnyBackend {
     }
 
     fn name(&self) -> &'static str {
-        match &self.chosen {
-            Chosen::Host(b) => b.name(),
-            #[cfg(feature = "cuda")]
-            Chosen::Cuda(b) => b.name(),
-            #[cfg(feature = "nvshmem")]
-            Chosen::Nvshmem(b) => b.name(),
-        }
+        each!(self, |b| b.name())
     }
 
     fn capabilities(&self) -> Capabilities {
-        match &self.chosen {
-            Chosen::Host(b) => b.capabilities(),
-            #[cfg(feature = "cuda")]
-            Chosen::Cuda(b) => b.capabilities(),
-            #[cfg(feature = "nvshmem")]
-            Chosen::Nvshmem(b) => b.capabilities(),
-        }
+        each!(self, |b| b.capabilities())
     }
 
     fn reach(&self, pe: Pe) -> Reach {
-        match &self.chosen {
-            Chosen::Host(b) => b.reach(pe),
-            #[cfg(feature = "cuda")]
-            Chosen::Cuda(b) => b.reach(pe),
-            #[cfg(feature = "nvshmem")]
-            Chosen::Nvshmem(b) => b.reach(pe),
-        }
+        each!(self, |b| b.reach(pe))
     }
 
     fn records(&self) -> symm_core::backend::Records {
@@ -256,13 +251,7 @@ unsafe impl Backend for AnyBackend {
     }
 
     fn wake(&self) {
-        match &self.chosen {
-            Chosen::Host(b) => b.wake(),
-            #[cfg(feature = "cuda")]
-            Chosen::Cuda(b) => b.wake(),
-            #[cfg(feature = "nvshmem")]
-            Chosen::Nvshmem(b) => b.wake(),
-        }
+        each!(self, |b| b.wake())
     }
 
     fn allocate(&self, bytes: usize) -> Result<AnySegment> {
@@ -387,13 +376,7 @@ unsafe impl Backend for AnyBackend {
     }
 
     fn released(&self) -> Vec<Kept> {
-        match &self.chosen {
-            Chosen::Host(b) => b.released(),
-            #[cfg(feature = "cuda")]
-            Chosen::Cuda(b) => b.released(),
-            #[cfg(feature = "nvshmem")]
-            Chosen::Nvshmem(b) => b.released(),
-        }
+        each!(self, |b| b.released())
     }
 
     unsafe fn launch(&self, graph: &AnyGraph, stream: &AnyStream) -> Result<()> {
@@ -466,13 +449,11 @@ unsafe impl Backend for AnyBackend {
     }
 
     fn scratch_bytes(&self, form: Form, ranks: usize, bytes: usize) -> usize {
-        match &self.chosen {
-            Chosen::Host(b) => b.scratch_bytes(form, ranks, bytes),
-            #[cfg(feature = "cuda")]
-            Chosen::Cuda(b) => b.scratch_bytes(form, ranks, bytes),
-            #[cfg(feature = "nvshmem")]
-            Chosen::Nvshmem(b) => b.scratch_bytes(form, ranks, bytes),
-        }
+        each!(self, |b| b.scratch_bytes(form, ranks, bytes))
+    }
+
+    fn without_plans(&self, context: &AnyContext) -> Option<&'static str> {
+        on!(self, |b, context: AnyContext| b.without_plans(context))
     }
 
     unsafe fn exchange(

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use symm::{Builder, Calls, Config, DType, Error, Options, Pe, SignalOp, SignalUpdate, Stats, Waits};
+use symm::{
+    Builder, Calls, Config, DType, Error, Options, Pe, Planned, SignalOp, SignalUpdate, Stats, Waits,
+};
 
 fn calls(stats: &Stats, op: &str) -> Option<(u64, u64)> {
     stats.operations.iter().find(|c| c.op == op).map(|Calls { calls, bytes, .. }| (*calls, *bytes))
@@ -68,6 +70,42 @@ fn operations_waits_and_timeouts_are_counted() {
         Ok(())
     });
     run.expect("no PE should fail");
+}
+
+/// Where one member has no planned form, all publish the splits of a plan, and their records say so once.
+#[test]
+fn a_plan_that_falls_back_is_noted_on_every_member() {
+    let pe = |(pe, boot): (usize, _)| {
+        let mut builder = Builder::from_config(Config::default()).backend("host");
+        builder.config_mut().host_plans = pe != 1;
+        let run = move || {
+            let world = builder.init_over(boot)?;
+            let (team, stream) = (world.team(), world.stream()?);
+            let splits = world.local(DType::I64, 3)?;
+            stream.write(&splits.span(), &[1i64, 2, 3])?;
+            let rows = world.local(DType::U8, 6)?;
+            let out = team.empty(&[9], DType::U8)?.rendezvous(team)?;
+            for _ in 0..2 {
+                let mut buffers = team.context().plan_buffers(1)?;
+                let mut plan = buffers.all_to_all_vdev(&stream, &splits.span())?;
+                assert!(plan.publishes_splits());
+                let there =
+                    Planned { input: &rows.span(), output: &out, row: 1, options: Options::default() };
+                drop(plan.dispatch(&stream, &there)?);
+                stream.synchronize()?;
+            }
+            let stats = world.stats();
+            assert_eq!(calls(&stats, "all_to_all_vdev"), Some((2, 12)));
+            let noted = stats.fallbacks.iter().filter(|f| f.contains("PE 1 has no planned form")).count();
+            assert_eq!(noted, 1, "{:?}", stats.fallbacks);
+            world.finalize()
+        };
+        std::thread::spawn(run)
+    };
+    let threads: Vec<_> = symm::bootstrap::local(3).into_iter().enumerate().map(pe).collect();
+    for thread in threads {
+        thread.join().expect("no PE should panic").expect("no PE should fail");
+    }
 }
 
 #[test]

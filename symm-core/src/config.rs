@@ -50,6 +50,9 @@ pub struct Config {
     pub host_seed: u64,
     /// `SYMM_HOST_DELAY_US`: longest delay of a message between made-up nodes, in µs. Default 200.
     pub host_delay_us: u64,
+    /// `SYMM_HOST_PLANS`: `0` leaves the host backend without the planned form of exchanges, so that exchange plans publish
+    /// their splits in every call, as they do over members that only NVSHMEM reaches: for tests of that. Default 1.
+    pub host_plans: bool,
     /// `SYMM_SIGNAL_PAD_BYTES`: bytes of PyTorch-style slots in each signal pad, a positive multiple of 4.
     /// Default 9216 (32 blocks × 72 peers × 4 bytes, PyTorch 2.15's default). *Equal.*
     #[doc(alias = "set_signal_pad_size")]
@@ -95,6 +98,7 @@ impl Default for Config {
             host_nodes: 1,
             host_seed: 0,
             host_delay_us: 200,
+            host_plans: true,
             signal_pad_bytes: 9216,
             signals: 512,
             pool_bytes: 8 << 20,
@@ -180,6 +184,9 @@ impl Config {
         set!(host_nodes, "SYMM_HOST_NODES", 1, 1 << 20);
         set!(host_seed, "SYMM_HOST_SEED", 0, u64::MAX);
         set!(host_delay_us, "SYMM_HOST_DELAY_US", 0, 1_000_000);
+        if let Some(flag) = number::<u64>(&get, "SYMM_HOST_PLANS", (0, 1))? {
+            c.host_plans = flag == 1;
+        }
         set!(signal_pad_bytes, "SYMM_SIGNAL_PAD_BYTES", 4, 1 << 30);
         set!(signals, "SYMM_SIGNALS", 0, 1 << 24);
         set!(pool_bytes, "SYMM_POOL_BYTES", 1 << 20, 1 << 40);
@@ -295,6 +302,7 @@ mod tests {
             (&[("SYMM_SIGNAL_PAD_BYTES", "10")], "SYMM_SIGNAL_PAD_BYTES"),
             (&[("SYMM_TIMEOUT_MS", "0")], "SYMM_TIMEOUT_MS"),
             (&[("SYMM_ALLOW_SHARED_GPU", "yes")], "SYMM_ALLOW_SHARED_GPU"),
+            (&[("SYMM_HOST_PLANS", "2")], "SYMM_HOST_PLANS"),
         ] {
             match with(vars) {
                 Err(Error::Setting { name, .. }) => assert_eq!(name, wrong, "{vars:?}"),

@@ -338,6 +338,10 @@ unsafe impl Backend for Host {
         Ok(())
     }
 
+    fn without_plans(&self, _context: &RawContext) -> Option<&'static str> {
+        (!self.core.has_plans()).then_some("SYMM_HOST_PLANS is 0")
+    }
+
     unsafe fn exchange(
         &self,
         stream: &Stream,

@@ -27,6 +27,8 @@ pub(crate) struct Core {
     contexts: Mutex<Vec<Weak<ContextInner>>>,
     segments: Mutex<Vec<Weak<Owned>>>,
     waits: WaitBook,
+    /// Whether contexts have the planned form.
+    plans: bool,
 }
 
 /// The made-up node of a PE.
@@ -58,6 +60,7 @@ impl Core {
             contexts: Mutex::default(),
             segments: Mutex::default(),
             waits: WaitBook::new(n),
+            plans: config.host_plans,
         })
     }
 
@@ -74,6 +77,10 @@ impl Core {
     /// Waits by the PE that was waited for.
     pub(crate) fn waits(&self) -> &WaitBook {
         &self.waits
+    }
+
+    pub(crate) fn has_plans(&self) -> bool {
+        self.plans
     }
 
     /// This PE's own doorbell.

@@ -297,6 +297,13 @@ unsafe impl Backend for Nvshmem {
         self.cuda.scratch_bytes(form, ranks, bytes)
     }
 
+    fn without_plans(&self, context: &RawContext) -> Option<&'static str> {
+        context
+            .net
+            .as_ref()
+            .map(|_| "some members are not direct, and no kernel over the network takes planned moves")
+    }
+
     unsafe fn exchange(&self, stream: &Stream, context: &RawContext, x: &Exchange<'_, Self>) -> Result<()> {
         let output = x.output.as_ref().map(|o| ExchangeOutput {
             handle: &o.handle.direct,

@@ -205,6 +205,7 @@ pub struct ExchangeOutput<'a, B: Backend> {
 /// an element, too, and `lead` a digest of the shape that must be equal on all members.
 ///
 /// The planned form has `moves`, which the model has checked against input and output; `lead` is the plan's digest, `in_rows` 0.
+/// So is `lead` of the three forms with splits where a plan [publishes them](Backend::without_plans), else 0.
 #[derive(Debug)]
 pub struct Exchange<'a, B: Backend> {
     /// Which collective.
@@ -231,7 +232,8 @@ pub struct Exchange<'a, B: Backend> {
     pub result: Addr,
     /// Rank whose rows are broadcast; 0 where the form has none.
     pub root: usize,
-    /// Leading rows of a reduction, 1 or more; a digest of the shape for the forms that take; 0 where the form has none.
+    /// Leading rows of a reduction, 1 or more; a digest of the shape for the forms that take, of the plan for exchanges of one;
+    /// 0 where there is none. Compared in every form but the barrier, which has none.
     pub lead: usize,
     /// Blocks that this PE takes, at most [`MAX_TAKES`](super::MAX_TAKES), one for the forms that copy; empty where the form
     /// has none, or this PE takes nothing.

@@ -460,6 +460,12 @@ pub unsafe trait Backend: Debug + Send + Sync + Sized + 'static {
         0
     }
 
+    /// Why this context has no [planned form](Form::PlannedAllToAllVdev), as a clause; `None` where it has. Members may
+    /// differ: where one lacks it, all exchange in the forms that publish their splits.
+    fn without_plans(&self, _context: &Self::RawContext) -> Option<&'static str> {
+        None
+    }
+
     /// Enqueues one collective of the context ([`Form`]), in the protocol of `docs/MEMORY_MODEL.md`.
     ///
     /// # Collective

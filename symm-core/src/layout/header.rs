@@ -34,7 +34,7 @@ pub struct Header {
     pub n_splits: u64,
     /// Rank whose rows are broadcast (0 where the form has none).
     pub root: u64,
-    /// Leading rows of a reduction, or a digest of the shape for the forms that take (0 where the form has none).
+    /// Leading rows of a reduction, or a digest: of the shape for the forms that take, of the plan for exchanges of one (else 0).
     pub lead: u64,
 }
 

@@ -205,7 +205,9 @@ impl<B: Backend> Context<B> {
         self.inner.team.check(x.form.name())?;
         stream.enter(x.form.name(), &self.inner.team)?;
         stream.keep(|| self.clone())?;
-        self.inner.team.world.counters.count(x.form.code(), x.in_rows.saturating_mul(x.row_bytes));
+        let planned = x.moves.iter().fold(0, |rows, m| m.rows.saturating_add(rows));
+        let rows = x.in_rows.saturating_add(usize::try_from(planned).unwrap_or(usize::MAX));
+        self.inner.team.world.counters.count(x.form.code(), rows.saturating_mul(x.row_bytes));
         // SAFETY: lengths were checked by the caller of this; spans and handles are kept valid by their keepers or by
         // their creators' promises.
         unsafe { self.inner.team.world.backend.exchange(&stream.raw, self.inner.raw(), x) }

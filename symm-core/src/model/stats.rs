@@ -1,6 +1,6 @@
 //! What a PE did, and what it waited for: counted always, cheap, readable through [`World::stats`](super::World::stats).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub struct Calls {
     /// Calls that were enqueued.
     pub calls: u64,
     /// Bytes that they moved, or brought: those of a put or get; of a collective the bytes of this PE's input, of which
-    /// splits may send a part only.
+    /// splits may send a part only, or of the rows that a plan sends.
     pub bytes: u64,
 }
 
@@ -119,6 +119,8 @@ pub(crate) struct Counters {
     ops: Box<[(AtomicU64, AtomicU64); OPS]>,
     rendezvous: Lock<Times>,
     timeouts: Lock<BTreeMap<Pe, u64>>,
+    /// Each sentence once.
+    fallbacks: Lock<BTreeSet<String>>,
 }
 
 impl Counters {
@@ -127,6 +129,7 @@ impl Counters {
             ops: Box::new(std::array::from_fn(|_| Default::default())),
             rendezvous: Lock::default(),
             timeouts: Lock::default(),
+            fallbacks: Lock::default(),
         }
     }
 
@@ -147,6 +150,15 @@ impl Counters {
             let mut timeouts = self.timeouts.lock();
             late.iter().for_each(|pe| *timeouts.entry(*pe).or_default() += 1);
         }
+    }
+
+    /// Something is done instead of something better.
+    pub(crate) fn fall_back(&self, sentence: String) {
+        self.fallbacks.lock().insert(sentence);
+    }
+
+    pub(crate) fn fallbacks(&self) -> impl Iterator<Item = String> {
+        self.fallbacks.lock().clone().into_iter()
     }
 
     pub(crate) fn operations(&self) -> Vec<Calls> {

@@ -367,7 +367,8 @@ impl<B: Backend> World<B> {
     /// Local; takes no part in anything.
     pub fn stats(&self) -> Stats {
         let inner = &*self.inner;
-        let Records { waits, fallbacks } = inner.backend.records();
+        let Records { waits, mut fallbacks } = inner.backend.records();
+        fallbacks.extend(inner.counters.fallbacks());
         Stats {
             pe: self.pe(),
             n_pes: self.n_pes(),

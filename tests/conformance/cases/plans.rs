@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use symm::{Capabilities, DType, Error, Fault, Options, Pe, Planned, Span, oracle};
 
-use crate::harness::{Case, Ctx, Guarded, Outcome, Symmetric, ensure, ensure_eq, ensure_err};
+use crate::harness::{Case, Ctx, Guarded, Outcome, Stop, Symmetric, ensure, ensure_eq, ensure_err, expected};
 use crate::pattern::{Random, bytes, i64s};
 
 pub(super) const CASES: &[Case] = &[
@@ -20,10 +20,22 @@ pub(super) const CASES: &[Case] = &[
     Case::new("plans::buffers_too_small", buffers_too_small),
     Case::new("plans::another_team_or_stream", another_team_or_stream),
     Case::new("plans::a_late_member", a_late_member).pes(2),
+    // Calls that publish their splits, as plans over members that only the network reaches.
+    Case::new("plans::published", published).own(&[("SYMM_HOST_PLANS", "0")]).limit(60),
+    Case::new("plans::published_by_a_small_context", small_context).own(&[("SYMM_HOST_PLANS", "0")]),
 ];
 
 const O: Options = Options { timeout: None, max_blocks: None };
 const OP: &str = "planned_all_to_all_vdev";
+
+/// The names that errors have for calls of a 2-D plan, there and back.
+fn calls(ctx: &Ctx) -> [&'static str; 2] {
+    if expected::publishes_splits(ctx) {
+        ["all_to_all_vdev_2d", "all_to_all_vdev_2d_offset"]
+    } else {
+        [OP; 2]
+    }
+}
 
 /// Splits of every rank, rows of `row` bytes, and the memory of this PE's calls.
 struct Job {
@@ -104,6 +116,7 @@ impl Job {
 fn rounds(ctx: &Ctx, job: &Job, n: u64) -> Outcome {
     let mut buffers = ctx.team.context().plan_buffers(job.ne)?;
     let mut plan = buffers.all_to_all_vdev_2d(&ctx.stream, &job.in_splits.span, job.align)?;
+    ensure_eq!(plan.publishes_splits(), expected::publishes_splits(ctx), "publishes_splits");
     ensure_eq!(ctx.stream.read::<i64>(&plan.received())?, job.want(ctx, 0).1, "received");
     let returned: Vec<i64> = ctx.stream.read(&plan.returned())?;
     ensure_eq!(&returned[..ctx.n() * job.ne], &job.splits[ctx.me()][..], "returned");
@@ -236,8 +249,8 @@ fn sub_teams(ctx: &Ctx) -> Outcome {
     Ok(())
 }
 
-fn invalid(pe: usize, what: Fault) -> Error {
-    Error::PeerInvalid { op: OP, pe: Pe::from(pe), what }
+fn invalid(op: &'static str, pe: usize, what: Fault) -> Error {
+    Error::PeerInvalid { op, pe: Pe::from(pe), what }
 }
 
 /// A plan that one PE asks for wrongly is nobody's; nothing stays set on the team.
@@ -258,7 +271,7 @@ fn bad_splits(ctx: &Ctx) -> Outcome {
             ensure_err!(got, Error::InvalidArgument { op: OP, argument: a, .. } if *a == argument);
         } else {
             let got = buffers.all_to_all_vdev_2d(&ctx.stream, &job.in_splits.span, 4);
-            ensure_eq!(got.err(), Some(invalid(bad, Fault::Argument)), "{argument} of another PE");
+            ensure_eq!(got.err(), Some(invalid(OP, bad, Fault::Argument)), "{argument} of another PE");
         }
     }
     let mut buffers = ctx.team.context().plan_buffers(2)?;
@@ -272,7 +285,7 @@ fn bad_splits(ctx: &Ctx) -> Outcome {
     let span = if ctx.me() == bad { &negative.span } else { &job.in_splits.span };
     let got = buffers.all_to_all_vdev_2d(&ctx.stream, span, 4);
     let what = Fault::NegativeSplit { index: 0, value: -3 };
-    ensure_eq!(got.err(), Some(invalid(bad, what)), "a negative split");
+    ensure_eq!(got.err(), Some(invalid(OP, bad, what)), "a negative split");
     ensure_eq!(ctx.team.status(), Ok(()), "status");
     rounds(ctx, &job, 1)
 }
@@ -284,7 +297,7 @@ fn members_differ(ctx: &Ctx) -> Outcome {
     let mut buffers = ctx.team.context().plan_buffers(2)?;
     let align = if ctx.me() == bad { 8 } else { 4 };
     let got = buffers.all_to_all_vdev_2d(&ctx.stream, &job.in_splits.span, align);
-    ensure_eq!(got.err(), Some(invalid(bad, Fault::Form)), "another alignment");
+    ensure_eq!(got.err(), Some(invalid(OP, bad, Fault::Form)), "another alignment");
 
     let mut plan = buffers.all_to_all_vdev_2d(&ctx.stream, &job.in_splits.span, 4)?;
     let ones = ctx.local(DType::I64, 2 * ctx.n(), ctx.seed)?;
@@ -293,7 +306,7 @@ fn members_differ(ctx: &Ctx) -> Outcome {
     let mut other = others.all_to_all_vdev_2d(&ctx.stream, &ones.span, 4)?;
     job.fill(ctx, 0)?;
     drop(if ctx.me() == bad { &mut other } else { &mut plan }.dispatch(&ctx.stream, &job.there())?);
-    ensure_eq!(ctx.stream.synchronize(), Err(invalid(bad, Fault::Form)), "another plan");
+    ensure_eq!(ctx.stream.synchronize(), Err(invalid(calls(ctx)[0], bad, Fault::Form)), "another plan");
     ctx.meet()?;
     job.middle.mem.check(&ctx.stream, "output", job.middle.mem.poison())?;
     ctx.meet()?;
@@ -317,7 +330,11 @@ fn one_bad(ctx: &Ctx, job: &Job, argument: &str, wrong: &Planned<'_>) -> Outcome
     } else {
         drop(plan.dispatch(&ctx.stream, &job.there())?);
     }
-    ensure_eq!(ctx.stream.synchronize(), Err(invalid(bad, Fault::Argument)), "{argument} of PE {bad}");
+    ensure_eq!(
+        ctx.stream.synchronize(),
+        Err(invalid(calls(ctx)[0], bad, Fault::Argument)),
+        "{argument} of PE {bad}"
+    );
     ctx.meet()?;
     job.middle.mem.check(&ctx.stream, "output of a refused dispatch", job.middle.mem.poison())?;
     ctx.meet()?;
@@ -363,7 +380,7 @@ fn another_team_or_stream(ctx: &Ctx) -> Outcome {
     let got = plan.dispatch(&ctx.stream, &job.there())?.combine(&other, &job.back(&rows));
     ensure_err!(got, Error::InvalidArgument { op: OP, argument: "stream", .. });
     let first = ctx.stream.synchronize().and_then(|()| other.synchronize());
-    ensure_eq!(first, Err(invalid(0, Fault::Argument)), "a combine on another stream");
+    ensure_eq!(first, Err(invalid(calls(ctx)[1], 0, Fault::Argument)), "a combine on another stream");
     ctx.meet()?;
     ctx.team.recover()?;
     Ok(())
@@ -381,4 +398,55 @@ fn a_late_member(ctx: &Ctx) -> Outcome {
     ensure_eq!(plan.in_rows(), job.splits[ctx.me()].iter().sum::<i64>() as usize, "rows to send");
     ensure!(ctx.me() + 1 == ctx.n() || began.elapsed() >= Duration::from_millis(50), "nobody waited");
     Ok(())
+}
+
+/// Every case of this file once more, and the record that says why.
+fn published(ctx: &Ctx) -> Outcome {
+    type Run = fn(&Ctx) -> Outcome;
+    let mut cases: Vec<(&str, Run)> = vec![
+        ("there_and_back", there_and_back),
+        ("one_dimension", one_dimension),
+        ("reused", reused),
+        ("row_sizes", row_sizes),
+        ("two_plans_in_turn", two_plans_in_turn),
+        ("bad_splits", bad_splits),
+        ("buffers_too_small", buffers_too_small),
+        ("another_team_or_stream", another_team_or_stream),
+    ];
+    if ctx.n() > 1 {
+        cases.extend([("sub_teams", sub_teams as Run), ("members_differ", members_differ)]);
+    }
+    for (name, case) in cases {
+        let own = ctx.with(ctx.another_team()?)?;
+        case(&own).map_err(|e| match e {
+            Stop::Fail(why) => Stop::Fail(format!("{name}: {why}")),
+            skip => skip,
+        })?;
+    }
+    let stats = ctx.world.stats();
+    let counted = |op| stats.operations.iter().any(|c| c.op == op && c.bytes > 0);
+    let [there, back] = calls(ctx);
+    ensure!(counted(there) && counted(back), "not counted: {:?}", stats.operations);
+    let about_plans = format!("exchange plans of a team of {}: ", ctx.n());
+    let noted = stats.fallbacks.iter().filter(|f| f.starts_with(&about_plans)).count();
+    let reason = stats.fallbacks.iter().any(|f| f.contains("has no planned form: "));
+    let want = expected::publishes_splits(ctx);
+    ensure_eq!((noted, reason), (usize::from(want), want), "fallbacks {:?}", stats.fallbacks);
+    Ok(())
+}
+
+/// Splits that are published in every call need a context with room for them; planned calls do not.
+fn small_context(ctx: &Ctx) -> Outcome {
+    let job = Job::new(ctx, (2, 4), 8, ctx.seed)?;
+    let context = ctx.team.new_context(ctx.n())?;
+    let mut buffers = context.plan_buffers(2)?;
+    let plan = buffers.all_to_all_vdev_2d(&ctx.stream, &job.in_splits.span, 4);
+    if expected::publishes_splits(ctx) {
+        ensure_err!(plan, Error::InvalidArgument { op: OP, argument: "ne", got, expected }
+            if got == "2" && expected.starts_with(&format!("at most {} splits", ctx.n())));
+    } else {
+        plan?;
+    }
+    ensure_eq!(ctx.team.status(), Ok(()), "status");
+    rounds(ctx, &job, 1)
 }

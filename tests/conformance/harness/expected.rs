@@ -1,7 +1,9 @@
 //! What each backend can do, as this suite expects it. A case that needs what is listed here must run; a backend that
 //! has more or less than its line fails `capabilities::as_listed`.
 
-use symm::Capabilities;
+use symm::{Backend, Capabilities};
+
+use super::Ctx;
 
 /// Capabilities that every PE has; [`peer_load_store`] depends on the PE.
 pub(crate) fn capabilities(backend: &str, nodes: u32) -> Capabilities {
@@ -25,4 +27,15 @@ pub(crate) fn direct(a: usize, b: usize, n: usize, nodes: u32) -> bool {
 /// Whether a PE reaches some peer by load and store; alone, it does.
 pub(crate) fn peer_load_store(pe: usize, n: usize, nodes: u32) -> bool {
     n == 1 || (0..n).any(|p| p != pe && direct(p, pe, n, nodes))
+}
+
+/// Whether plans of the context's team publish their splits in every call.
+pub(crate) fn publishes_splits(ctx: &Ctx) -> bool {
+    let config = ctx.world.config();
+    let reached = |rank| direct(ctx.pe(0), ctx.pe(rank), ctx.world.n_pes(), config.host_nodes);
+    match ctx.world.backend().name() {
+        "host" => !config.host_plans,
+        "nvshmem" => !(0..ctx.n()).all(reached),
+        _ => false,
+    }
 }

@@ -255,6 +255,23 @@ static void refused_arguments_and_another_operation() {
   expect_invalid(other, "another operation", FAULT_OPERATION, 1);
 }
 
+// A plan's digest lies above the dtype's code: a call of another plan is of another form, one of the same plan is fine.
+static void calls_of_two_plans() {
+  for (unsigned bad = 0; bad < 2; bad++) {
+    ExchangeLaunches launches;
+    World w(2, 64, 1 << 16);
+    for (unsigned r = 0; r < 2; r++) {
+      ExchangeParams p = plain(w, r);
+      p.dtype = 0x1234567ull << 32 | 3;
+      if (bad && r == 1) p.dtype ^= 1ull << 63;
+      launches.add(p, 2);
+    }
+    launches.join();
+    if (bad) expect_invalid(w, "another plan", FAULT_FORM, 1);
+    for (const Pe& q : w.pe) EXPECT((q.device.code != 0) == bad && (q.out[0] == POISON) == bad, "plan: code %llu", q.device.code);
+  }
+}
+
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
   bound_run_time();
@@ -267,6 +284,7 @@ int main(int argc, char** argv) {
   late_pe();
   two_launches_of_one_context();
   refused_arguments_and_another_operation();
+  calls_of_two_plans();
   printf("%d failures\n", failures);
   return failures != 0;
 }

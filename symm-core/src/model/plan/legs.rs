@@ -6,6 +6,7 @@ use crate::layout::Header;
 use crate::model::log::{FNV_START, fnv};
 use crate::model::setup::Step;
 use crate::model::team::TeamInner;
+use crate::pe::Pe;
 use crate::splits::{self, Move, Published};
 
 /// One direction.
@@ -22,30 +23,42 @@ pub(super) struct Leg {
     pub(super) digest: usize,
 }
 
-/// Exchanges the splits, or this member's refusal to have any.
+/// What members agree on.
+pub(super) struct Agreed {
+    /// There and back.
+    pub(super) legs: [Leg; 2],
+    /// The first member that lacks the planned form, and why.
+    pub(super) without: Option<(Pe, String)>,
+}
+
+/// Exchanges the splits, or this member's refusal to have any. `without`: why this member has no planned form.
 pub(super) fn agree<B: Backend>(
     team: &TeamInner<B>,
     form: Form,
     (ne, major_align): (usize, usize),
     mine: Result<Vec<i64>>,
-) -> Result<(Leg, Leg)> {
+    without: Option<&'static str>,
+) -> Result<Agreed> {
     team.check(super::OP)?;
     let shape = (form.code(), ne as u64, major_align as u64);
-    let message = (shape, mine.as_ref().ok());
-    type Message = ((u64, u64, u64), Option<Vec<i64>>);
+    let message = (shape, mine.as_ref().ok(), without);
+    type Message = ((u64, u64, u64), Option<Vec<i64>>, Option<String>);
     let all: Vec<Message> = team.setup(super::OP).gather(Step::Agree, &message)?;
     mine?;
     let members = team.group.members();
     let invalid = |rank: usize, what| Error::PeerInvalid { op: super::OP, pe: members[rank], what };
     let mut splits = Vec::with_capacity(all.len());
-    for (rank, (theirs, their_splits)) in all.iter().enumerate() {
+    for (rank, (theirs, their_splits, _)) in all.iter().enumerate() {
         let Some(their_splits) = their_splits else { return Err(invalid(rank, Fault::Argument)) };
         if *theirs != all[0].0 || their_splits.len() != all.len() * ne {
             return Err(invalid(rank, Fault::Form));
         }
         splits.push(their_splits.as_slice());
     }
-    legs(team.group.my_rank(), form, (ne, major_align), &splits).map_err(|(rank, fault)| invalid(rank, fault))
+    let legs = legs(team.group.my_rank(), form, (ne, major_align), &splits);
+    let (there, back) = legs.map_err(|(rank, fault)| invalid(rank, fault))?;
+    let without = all.iter().zip(members).find_map(|((.., why), pe)| Some((*pe, why.clone()?)));
+    Ok(Agreed { legs: [there, back], without })
 }
 
 /// Both directions for `me`, from everybody's splits.

@@ -10,8 +10,9 @@
 //! }
 //! ```
 //!
-//! A call publishes a header and no splits, nobody works out places, and the way back is known without asking. Borrows keep
-//! what a plan was made of: the plan borrows its buffers, so they cannot get another plan while it lives; a dispatch borrows
+//! A call publishes a header and no splits, nobody works out places, and the way back is known without asking. Where a member
+//! has no such form of exchange (over NVSHMEM, one with peers that are not direct), each call is the ordinary exchange with the
+//! plan's splits: [`ExchangePlan::publishes_splits`]. Borrows keep what a plan was made of: the plan borrows its buffers, so they cannot get another plan while it lives; a dispatch borrows
 //! the plan until it is taken back, so rows under way cannot be overtaken by the next dispatch.
 
 mod legs;
@@ -25,8 +26,9 @@ use super::stream::Stream;
 use crate::backend::{Backend, Exchange, Form};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::pe::Pe;
 
-use legs::Leg;
+use legs::{Agreed, Leg};
 
 const OP: &str = Form::PlannedAllToAllVdev.name();
 
@@ -36,7 +38,7 @@ pub struct PlanBuffers<B: Backend> {
     context: Context<B>,
     /// Experts a rank.
     ne: usize,
-    /// Moves there and back.
+    /// Moves there and back; where calls publish splits, what they leave in `out_splits_offsets`, which the plan knows already.
     tables: [Local<B>; 2],
     /// Rows and offsets as received there, and as returned.
     results: [Local<B>; 2],
@@ -60,8 +62,11 @@ pub struct PlanBuffers<B: Backend> {
 #[derive(Debug)]
 pub struct ExchangePlan<'b, B: Backend> {
     buffers: &'b mut PlanBuffers<B>,
-    there: Leg,
-    back: Leg,
+    /// There and back.
+    legs: [Leg; 2],
+    /// What calls there and back are.
+    forms: [Form; 2],
+    major_align: usize,
 }
 
 /// What one call of a plan moves.
@@ -151,7 +156,8 @@ impl<B: Backend> PlanBuffers<B> {
     /// # Errors
     /// [`Error::InvalidArgument`] here and [`Error::PeerInvalid`] on the others if an argument is refused; `PeerInvalid` on every
     /// member for a negative split, or members that make different plans; [`Error::Timeout`] naming who did not come;
-    /// [`Error::PeerFailed`]; [`Error::Unsupported`] while the stream is captured. None of them stays set on the team.
+    /// [`Error::PeerFailed`]; [`Error::Unsupported`] while the stream is captured. `InvalidArgument` on every member if calls
+    /// [publish splits](ExchangePlan::publishes_splits) and the context was made for fewer. None of them stays set on the team.
     pub fn all_to_all_vdev(
         &mut self,
         stream: &Stream<B>,
@@ -188,13 +194,41 @@ impl<B: Backend> PlanBuffers<B> {
         major_align: usize,
     ) -> Result<ExchangePlan<'_, B>> {
         let mine = self.read_splits(stream, form, in_splits, major_align);
-        let (there, back) = legs::agree(&self.context.inner.team, form, (self.ne, major_align), mine)?;
-        for (leg, (table, result)) in [&there, &back].into_iter().zip(self.tables.iter().zip(&self.results)) {
-            let words = crate::splits::table(&leg.moves);
-            stream.write(&table.span().slice(0, words.len())?, &words)?;
+        let team = &self.context.inner.team;
+        let without = team.world.backend.without_plans(self.context.inner.raw());
+        let Agreed { legs, without } = legs::agree(team, form, (self.ne, major_align), mine, without)?;
+        for (leg, (table, result)) in legs.iter().zip(self.tables.iter().zip(&self.results)) {
+            if without.is_none() {
+                let words = crate::splits::table(&leg.moves);
+                stream.write(&table.span().slice(0, words.len())?, &words)?;
+            }
             stream.write(&result.span(), &leg.result)?;
         }
-        Ok(ExchangePlan { buffers: self, there, back })
+        let forms = match without {
+            None => [Form::PlannedAllToAllVdev; 2],
+            Some((pe, why)) => {
+                self.publish_splits(pe, &why)?;
+                [form, Form::AllToAllVdev2dOffset]
+            }
+        };
+        Ok(ExchangePlan { buffers: self, legs, forms, major_align })
+    }
+
+    /// Notes that calls publish their splits, since `pe` lacks the planned form.
+    fn publish_splits(&self, pe: Pe, why: &str) -> Result<()> {
+        let (team, max) = (&self.context.inner.team, self.context.max_splits());
+        if self.context.ranks() * self.ne > max {
+            let expected = format!(
+                "at most {max} splits, W·ne: calls of this plan publish them, since PE {pe} has no planned form ({why}); a \
+                 context made for more takes them"
+            );
+            return Err(Error::argument(OP, "ne", self.ne, expected));
+        }
+        let n = team.group.len();
+        team.world.counters.fall_back(format!(
+            "exchange plans of a team of {n}: every call publishes its splits, since PE {pe} has no planned form: {why}"
+        ));
+        Ok(())
     }
 
     fn read_splits(
@@ -232,14 +266,22 @@ impl<B: Backend> PlanBuffers<B> {
 }
 
 impl<'b, B: Backend> ExchangePlan<'b, B> {
+    /// Whether calls are ordinary exchanges that publish the plan's splits, since a member has no planned form:
+    /// [`Context::all_to_all_vdev`] or [`Context::all_to_all_vdev_2d`] there, [`Context::all_to_all_vdev_2d_offset`] back, by which
+    /// names errors and [`Stats`](super::Stats) then call them. Everything else is as it says here: what is moved, what is refused,
+    /// that no other plan's call mixes with it. The same on every member; [`Stats::fallbacks`](super::Stats) says why.
+    pub fn publishes_splits(&self) -> bool {
+        self.forms[0] != Form::PlannedAllToAllVdev
+    }
+
     /// Rows that this PE sends: the input of a dispatch needs as many.
     pub fn in_rows(&self) -> usize {
-        self.there.in_rows
+        self.legs[0].in_rows
     }
 
     /// Rows that the output of a dispatch needs here, up to the last one that is written.
     pub fn out_rows(&self) -> usize {
-        self.there.out_rows
+        self.legs[0].out_rows
     }
 
     /// Rows and offsets of what a dispatch brings, as [`Context::all_to_all_vdev_2d`] writes `out_splits_offsets`: `[2, W·ne]`
@@ -269,28 +311,43 @@ impl<'b, B: Backend> ExchangePlan<'b, B> {
         stream: &Stream<B>,
         args: &Planned<'_, B>,
     ) -> Result<Dispatched<'p, 'b, B>> {
-        self.run(stream, &self.there, 0, args)?;
+        self.run(stream, 0, args)?;
         self.buffers.used_by = Some(stream.clone());
         Ok(Dispatched { stream: stream.clone(), plan: self })
     }
 
-    fn run(&self, stream: &Stream<B>, leg: &Leg, which: usize, args: &Planned<'_, B>) -> Result<()> {
-        let context = &self.buffers.context;
-        let blank = context.blank(Form::PlannedAllToAllVdev, args.input.dtype, &args.options);
+    /// One call, there (0) or back (1).
+    fn run(&self, stream: &Stream<B>, which: usize, args: &Planned<'_, B>) -> Result<()> {
+        let (context, leg) = (&self.buffers.context, &self.legs[which]);
+        let blank = context.blank(self.forms[which], args.input.dtype, &args.options);
         match self.check(leg, args) {
             Err(refused) => context.refuse(stream, blank, refused),
             Ok(row_bytes) => {
                 let output = context.output(OP, "output", args.output, row_bytes)?;
-                let table = &self.buffers.tables[which];
-                stream.keep(|| (args.input.clone(), args.output.clone(), table.clone(), context.clone()))?;
+                let (table, results) = (&self.buffers.tables[which], &self.buffers.results);
+                stream.keep(|| {
+                    let memory = (table.clone(), results.clone(), context.clone());
+                    (args.input.clone(), args.output.clone(), memory)
+                })?;
                 let x = Exchange {
                     row_bytes,
                     input: args.input.addr,
                     output: Some(output),
                     lead: leg.digest,
-                    moves: &leg.moves,
-                    moves_table: table.span().addr,
                     ..blank
+                };
+                if !self.publishes_splits() {
+                    let x = Exchange { moves: &leg.moves, moves_table: table.span().addr, ..x };
+                    return context.run(stream, &x);
+                }
+                // Row 0 of what comes back is what was sent; what was brought, with its places, is what goes back.
+                let x = Exchange {
+                    ne: self.buffers.ne,
+                    major_align: if which == 0 { self.major_align } else { 1 },
+                    in_rows: args.input.len / args.row,
+                    in_splits: results[1 - which].span().addr,
+                    out_splits_offsets: table.span().addr,
+                    ..x
                 };
                 context.run(stream, &x)
             }
@@ -350,10 +407,10 @@ impl<B: Backend> Dispatched<'_, '_, B> {
         let plan = self.plan;
         if !stream.is(&self.stream) {
             let context = &plan.buffers.context;
-            let blank = context.blank(Form::PlannedAllToAllVdev, args.input.dtype, &args.options);
+            let blank = context.blank(plan.forms[1], args.input.dtype, &args.options);
             let refused = Error::argument(OP, "stream", "another stream", "the stream of the dispatch");
             return context.refuse(stream, blank, refused);
         }
-        plan.run(stream, &plan.back, 1, args)
+        plan.run(stream, 1, args)
     }
 }
