@@ -29,7 +29,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-const OPS: [&str; 11] = [
+const OPS: [&str; 20] = [
     "put",
     "get",
     "signal",
@@ -41,7 +41,21 @@ const OPS: [&str; 11] = [
     "all_to_all",
     "vdev",
     "vdev_2d",
+    "combine",
+    "plan",
+    "low_contention_all_gather",
+    "low_contention_all_to_all",
+    "low_contention_reduce_scatter",
+    "all_to_all_nd",
+    "reduce_scatter_offset",
+    "tile_reduce",
+    "multi_root_tile_reduce",
 ];
+
+/// Operations measured under this name.
+fn forms(op: &str) -> usize {
+    if ["all_reduce", "plan"].contains(&op) { 2 } else { 1 }
+}
 
 /// Runs a few iterations of a few sizes; all values must be right, and JSON alone on standard output.
 fn right(mut c: Command) -> Value {
@@ -65,12 +79,7 @@ fn every_operation_is_right_on_one_to_four_pes() {
                 op, "--pes", pes, "-b", "8", "-e", "40K", "-f", "70", "-r", "0", "--row", "256",
             ]));
             assert_eq!(r["pes"].to_string(), pes);
-            let expected = match op {
-                "barrier" => 1,
-                "all_reduce" => 6,
-                _ => 3,
-            };
-            assert_eq!(rows(&r).len(), expected, "{op}");
+            assert_eq!(rows(&r).len(), if op == "barrier" { 1 } else { 3 * forms(op) }, "{op}");
             for row in rows(&r) {
                 let f = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{op}: no number at {key}"));
                 assert!(
@@ -89,6 +98,7 @@ fn every_operation_is_right_on_one_to_four_pes() {
 fn all_types_are_right_where_they_apply() {
     for dtype in ["f64", "f16", "bf16", "i32", "i64"] {
         right(bench(&["all_reduce", "-b", "4K", "-e", "4K", "-d", dtype]));
+        right(bench(&["multi_root_tile_reduce", "-b", "4K", "-e", "4K", "-d", dtype, "--row", "40"]));
     }
     for dtype in ["i8", "i16", "u8", "u16", "u32", "u64", "bf16"] {
         let r =
@@ -115,8 +125,8 @@ fn a_wrong_value_is_found_in_every_operation_and_exits_with_three() {
         let out = run(c);
         assert_eq!(out.status.code(), Some(3), "{op}: {}", text(&out.stderr));
         let r: Value = serde_json::from_slice(&out.stdout).expect("JSON alone");
-        let forms = rows(&r).len();
-        assert_eq!((&r["wrong"], forms), (&forms.into(), if op == "all_reduce" { 2 } else { 1 }), "{op}");
+        let forms = forms(op);
+        assert_eq!((&r["wrong"], rows(&r).len()), (&forms.into(), forms), "{op}");
         let expected = format!("symm bench: {forms} values are wrong\n");
         assert_eq!(text(&out.stderr), expected);
         // Who does not look does not find.

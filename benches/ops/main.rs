@@ -5,35 +5,26 @@
 //! of all PEs. A time is the maximum over PEs. Beside each operation that moves bytes runs a copy of as many bytes by all
 //! PEs. Every measurement ends with one more run from fresh buffers, whose values are all compared.
 
-#[allow(dead_code, unused_imports, reason = "the command line uses the rest")]
-#[path = "../../src/bin/symm/bench/case.rs"]
-mod case;
+#[allow(dead_code, unused_imports, reason = "the command line uses the rest, and has their tests")]
+#[path = "../common/cases.rs"]
+mod cases;
 #[path = "../common/mod.rs"]
 mod common;
-#[allow(dead_code, unused_imports, reason = "the command line uses the rest")]
-#[path = "../../src/bin/symm/bench/data.rs"]
-mod data;
-#[allow(dead_code, unused_imports, reason = "the command line uses the rest")]
-#[path = "../../src/bin/symm/bench/op.rs"]
-mod op;
-#[allow(dead_code, unused_imports, reason = "the command line uses the rest")]
-#[path = "../../src/bin/symm/bench/splits.rs"]
-mod splits;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use case::{Buffers, Case, Limits};
+use cases::buffers::{Buffers, Limits};
+use cases::op::Op;
 use common::lead::Lead;
 use criterion::{Criterion, Throughput};
-use op::Op;
 use symm::{Backend, Error, Result, World};
 
 /// Small enough for latency, and large enough for bandwidth.
 const SIZES: [usize; 3] = [8, 64 << 10, 16 << 20];
 const LIMITS: Limits = Limits { bytes: 16 << 20, row: 8192, experts: 8, root: 0, max_blocks: None };
 /// In the order of their numbers.
-const OPS: [Op; 12] = [
+const OPS: [Op; 22] = [
     Op::Put,
     Op::Get,
     Op::Signal,
@@ -46,6 +37,16 @@ const OPS: [Op; 12] = [
     Op::AllToAll,
     Op::Vdev,
     Op::Vdev2d,
+    Op::Combine,
+    Op::PlanDispatch,
+    Op::PlanRound,
+    Op::LowContentionAllGather,
+    Op::LowContentionAllToAll,
+    Op::LowContentionReduceScatter,
+    Op::AllToAllNd,
+    Op::ReduceScatterOffset,
+    Op::TileReduce,
+    Op::MultiRootTileReduce,
 ];
 /// Added to an operation's number: the copy of as many bytes.
 const COPY: u64 = 1 << 32;
@@ -80,7 +81,8 @@ impl Job {
         let Some(op_) = OPS.get(index) else {
             return Err(Error::argument("ops", "operation", index, format!("a number below {}", OPS.len())));
         };
-        let case: Case<'_, f32> = self.buffers.case(*op_, size as usize)?;
+        let mut plan = self.buffers.plan_buffers(*op_)?;
+        let case = self.buffers.case(*op_, size as usize, plan.as_mut())?;
         case.reset()?;
         case.calm()?;
         let began = Instant::now();
@@ -106,7 +108,7 @@ impl Job {
 
 fn pe() -> Result<ExitCode> {
     let world = symm::init()?;
-    let job = Job { lead: Lead::new(&world)?, buffers: Buffers::new(&world, LIMITS)?, world };
+    let job = Job { lead: Lead::new(&world)?, buffers: Buffers::new(&world, &OPS, LIMITS)?, world };
     if job.world.pe().0 == 0 {
         let mut criterion = Criterion::default()
             .configure_from_args()

@@ -12,30 +12,21 @@
 //! Over made-up hosts of one machine (`ci/two-hosts`) the figures show that it works and how they go with size, nothing of a
 //! network; the row says so by its transport.
 
-#[allow(dead_code, unused_imports, reason = "the command line uses the rest")]
-#[path = "../../src/bin/symm/bench/case.rs"]
-mod case;
+#[allow(dead_code, unused_imports, reason = "the command line uses the rest, and has their tests")]
+#[path = "../common/cases.rs"]
+mod cases;
 #[path = "../common/mod.rs"]
 mod common;
-#[allow(dead_code, unused_imports, reason = "the command line uses the rest")]
-#[path = "../../src/bin/symm/bench/data.rs"]
-mod data;
-#[allow(dead_code, unused_imports, reason = "the command line uses the rest")]
-#[path = "../../src/bin/symm/bench/op.rs"]
-mod op;
 mod row;
-#[allow(dead_code, unused_imports, reason = "the command line uses the rest")]
-#[path = "../../src/bin/symm/bench/splits.rs"]
-mod splits;
 
 use std::cell::RefCell;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use case::{Buffers, Case, Limits};
+use cases::buffers::{Buffers, Limits};
+use cases::op::Op;
 use common::lead::Lead;
 use criterion::{Criterion, Throughput};
-use op::Op;
 use row::Row;
 use symm::{Error, Result, World};
 
@@ -73,7 +64,7 @@ impl Job {
             Error::argument("scale_out", "operation", got, format!("a number below {}", OPS.len()))
         };
         let op = *OPS.get(op as usize).ok_or_else(|| wrong(op))?;
-        let case: Case<'_, f32> = self.buffers.case(op, size as usize)?;
+        let case = self.buffers.case(op, size as usize, None)?;
         case.reset()?;
         case.calm()?;
         let began = Instant::now();
@@ -97,7 +88,7 @@ impl Job {
 fn pe() -> Result<ExitCode> {
     let world = symm::init()?;
     let row = Row::new(&world)?;
-    let job = Job { lead: Lead::new(&world)?, buffers: Buffers::new(&world, LIMITS)?, world };
+    let job = Job { lead: Lead::new(&world)?, buffers: Buffers::new(&world, &OPS, LIMITS)?, world };
     if job.world.pe().0 == 0 {
         let row = RefCell::new(row);
         let mut criterion = Criterion::default()

@@ -63,13 +63,13 @@ pub(crate) struct Args {
     /// Reduction; there is only sum
     #[arg(short = 'o', long = "op", value_name = "OP", default_value = "sum")]
     redop: String,
-    /// Root of broadcast
+    /// Root of broadcast and tile_reduce
     #[arg(short = 'r', long, value_name = "RANK", default_value = "0", allow_hyphen_values = true)]
     root: String,
-    /// Bytes of a row, in vdev and vdev_2d; smaller sizes are one row
+    /// Bytes of a row, where there are rows; smaller sizes are one row
     #[arg(long, value_name = "SIZE", default_value = "8K", allow_hyphen_values = true)]
     row: String,
-    /// Experts a PE, in vdev_2d
+    /// Experts a PE, in vdev_2d, combine and plan
     #[arg(long, value_name = "N", default_value = "8", allow_hyphen_values = true)]
     experts: String,
     /// Capture N operations once and replay the graph, so that launches cost nothing; needs a backend with graphs

@@ -48,11 +48,36 @@ pub(crate) fn differ<T: Value>(rank: usize, first: usize, got: &[T]) -> u64 {
     count(got, |i| table[spread(first + i)])
 }
 
+/// Counts the elements of `got` that are not those of what `of` says: a rank's buffer, and an element of it.
+pub(crate) fn differ_from<T: Value>(got: &[T], of: impl Fn(usize) -> (usize, usize)) -> u64 {
+    let table: [T; VALUES] = std::array::from_fn(|x| T::of(x as u64));
+    let expected = |i: usize| {
+        let (rank, element) = of(i);
+        table[(spread(element) + 13 * rank) % VALUES]
+    };
+    count(got, expected)
+}
+
+/// Counts the elements of `got` that are not the sums over `ranks` buffers of the element that `of` says.
+pub(crate) fn differ_from_sums<T: Value>(ranks: usize, got: &[T], of: impl Fn(usize) -> usize) -> u64 {
+    let table = sums::<T>(ranks);
+    count(got, |i| table[spread(of(i))])
+}
+
+/// Counts the bytes of `got` that are not `byte`.
+pub(crate) fn differ_from_byte<T: Value>(byte: u8, got: &[T]) -> u64 {
+    bytemuck::cast_slice::<T, u8>(got).iter().filter(|b| **b != byte).count() as u64
+}
+
 /// Counts the elements of `got` that are not the sums over `ranks` buffers from element `first` on.
 pub(crate) fn differ_from_sum<T: Value>(ranks: usize, first: usize, got: &[T]) -> u64 {
+    differ_from_sums(ranks, got, |i| first + i)
+}
+
+/// The sums over `ranks` buffers, by what rank 0's element is.
+fn sums<T: Value>(ranks: usize) -> [T; VALUES] {
     let sum = |x: usize| (0..ranks).map(|rank| ((x + 13 * rank) % VALUES) as u64).sum();
-    let table: [T; VALUES] = std::array::from_fn(|x| T::of(sum(x)));
-    count(got, |i| table[spread(first + i)])
+    std::array::from_fn(|x| T::of(sum(x)))
 }
 
 fn count<T: Value>(got: &[T], expected: impl Fn(usize) -> T) -> u64 {
@@ -73,6 +98,9 @@ mod tests {
         x[999] = f32::NAN;
         assert_eq!(differ(3, 500, &x), 2);
         assert!(differ(2, 500, &x) > 900 && differ(3, 501, &x) > 900);
+        assert_eq!(differ_from(&x, |i| (3, 500 + i)), 2);
+        assert!(differ_from(&x, |i| (2, 500 + i)) > 900);
+        assert_eq!(differ_from_byte(0xff, &[u32::MAX, u32::MAX - 1]), 1);
     }
 
     #[test]

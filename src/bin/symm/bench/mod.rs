@@ -3,14 +3,17 @@
 //! | file | what |
 //! |---|---|
 //! | `args` | from the command line to a request |
-//! | `op`, `case`, `splits`, `data` | the operations, what they start from, what they must give; also used by `benches/` |
+//! | `op`, `buffers`, `case`, `enqueue`, `check`, `splits`, `data` | the operations, what they start from, how they are called, what they must give; also used by `benches/` |
 //! | `measure` | one row |
 //! | `report`, `say` | what comes out |
 //! | `pe` | one PE, from meeting the others to the end |
 
 mod args;
+mod buffers;
 mod case;
+mod check;
 mod data;
+mod enqueue;
 mod measure;
 mod op;
 mod pe;

@@ -7,7 +7,7 @@ use symm::{Backend, Builder, Config, DType, Pe, Reach, World};
 use symm_core::Deadline;
 
 use super::args::{Args, Request};
-use super::case::{Buffers, Limits};
+use super::buffers::{Buffers, Limits};
 use super::data::Value;
 use super::measure::{Way, measure};
 use super::op::Op;
@@ -101,7 +101,7 @@ pub(super) fn prepare(request: &Request, config: &Config, pes: usize) -> Result<
     let available = if on_host { memory::available().unwrap_or(u64::MAX) } else { u64::MAX };
     let needed = |bytes: usize| {
         let limits = Limits { bytes, ..limits(request, bytes) };
-        Buffers::<f32>::bytes(&limits, pes).saturating_mul(pes as u64)
+        Buffers::<f32>::bytes(request.op.forms(), &limits, pes).saturating_mul(pes as u64)
     };
     let refuse = |name: &str, bytes: usize| {
         let needed = human(needed(bytes));
@@ -137,10 +137,14 @@ fn limits(request: &Request, bytes: usize) -> Limits {
     Limits {
         bytes,
         row: request.row.min(bytes.max(request.dtype.size())),
-        experts: if request.op == Op::Vdev2d { request.experts } else { 1 },
+        experts: if has_experts(request.op) { request.experts } else { 1 },
         root: request.root,
         max_blocks: request.max_blocks,
     }
+}
+
+fn has_experts(op: Op) -> bool {
+    op.has_splits() && op != Op::Vdev
 }
 
 fn corrupt() -> Result<Option<u32>, Failure> {
@@ -162,7 +166,7 @@ fn rows<T: Value>(
     if first {
         output.say(Said::Setup(setup(world, request, &limits)));
     }
-    let buffers = Buffers::<T>::new(world, limits)?;
+    let buffers = Buffers::<T>::new(world, request.op.forms(), limits)?;
     let way = Way {
         iterations: request.iterations,
         warm_up: request.warm_up,
@@ -173,7 +177,8 @@ fn rows<T: Value>(
     let mut wrong = 0;
     for size in sizes {
         for op in request.op.forms() {
-            let row = measure(world, group, &buffers.case(*op, *size)?, &way)?;
+            let mut plan = buffers.plan_buffers(*op)?;
+            let row = measure(world, group, &buffers.case(*op, *size, plan.as_mut())?, &way)?;
             wrong += row.wrong.unwrap_or(0);
             if first {
                 output.say(Said::Row(row));
@@ -202,8 +207,8 @@ fn setup(world: &World, request: &Request, limits: &Limits) -> Setup {
         redop: "sum".to_owned(),
         root: request.root,
         graph: request.graph,
-        row: request.op.has_splits().then_some(limits.row),
-        experts: (request.op == Op::Vdev2d).then_some(limits.experts),
+        row: (request.op.has_splits() || request.op.has_blocks()).then_some(limits.row),
+        experts: has_experts(request.op).then_some(limits.experts),
         cpu: cpu(),
         cores: std::thread::available_parallelism().map_or(0, usize::from),
     }

@@ -42,7 +42,7 @@ impl Setup {
             text += &format!("# replayed from graphs of {n}\n");
         }
         text += &format!(
-            "# {:>10} {:>12} {:>6} {:>6} {:>5}  {:<20}{:>11}{:>11}{:>8}{:>8}{:>9}{:>8}\n",
+            "# {:>10} {:>12} {:>6} {:>6} {:>5}  {:<name$}{:>11}{:>11}{:>8}{:>8}{:>9}{:>8}\n",
             "size",
             "count",
             "type",
@@ -54,22 +54,44 @@ impl Setup {
             "algbw",
             "busbw",
             "of copy",
-            "#wrong"
+            "#wrong",
+            name = self.name_width()
         );
         text + &format!(
-            "# {:>10} {:>12} {:>6} {:>6} {:>5}  {:<20}{:>11}{:>11}{:>8}{:>8}{:>9}{:>8}\n",
-            "(B)", "(elements)", "", "", "", "", "(us)", "(us)", "(GB/s)", "(GB/s)", "(%)", ""
+            "# {:>10} {:>12} {:>6} {:>6} {:>5}  {:<name$}{:>11}{:>11}{:>8}{:>8}{:>9}{:>8}\n",
+            "(B)",
+            "(elements)",
+            "",
+            "",
+            "",
+            "",
+            "(us)",
+            "(us)",
+            "(GB/s)",
+            "(GB/s)",
+            "(%)",
+            "",
+            name = self.name_width()
         )
+    }
+
+    /// Width of the column with the operation's name.
+    fn name_width(&self) -> usize {
+        self.op.split(" and ").map(str::len).max().unwrap_or(0).max(19) + 1
     }
 
     /// A row of the table.
     pub(super) fn line(&self, r: &Row) -> String {
         let redop = if r.op.contains("reduce") { self.redop.as_str() } else { "none" };
-        let root = if r.op == "broadcast" { self.root.to_string() } else { "-1".to_owned() };
+        let root = if ["broadcast", "tile_reduce"].contains(&r.op.as_str()) {
+            self.root.to_string()
+        } else {
+            "-1".to_owned()
+        };
         let fraction = r.fraction.map_or_else(|| "-".to_owned(), |f| format!("{:.0}", 100.0 * f));
         let wrong = r.wrong.map_or_else(|| "N/A".to_owned(), |n| n.to_string());
         format!(
-            "  {:>10} {:>12} {:>6} {:>6} {:>5}  {:<20}{:>11.2}{:>11.2}{:>8.2}{:>8.2}{:>9}{:>8}\n",
+            "  {:>10} {:>12} {:>6} {:>6} {:>5}  {:<name$}{:>11.2}{:>11.2}{:>8.2}{:>8.2}{:>9}{:>8}\n",
             r.size,
             r.count,
             self.dtype,
@@ -81,7 +103,8 @@ impl Setup {
             r.algbw,
             r.busbw,
             fraction,
-            wrong
+            wrong,
+            name = self.name_width()
         )
     }
 
