@@ -12,6 +12,7 @@ extern "C" __global__ void __launch_bounds__(64, 1) symm_barrier(const __grid_co
   __shared__ u64 count;
   wait_for_stream();
   let_stream_go_on();
+  step(STEP_BEGIN);
   const unsigned lane = threadIdx.x & 31;
   const Status status = {(StatusRecord*)p.status.device, (StatusRecord*)p.status.host};
   const u64 mine = pad(p, p.rank);

@@ -11,13 +11,15 @@ namespace {
 __device__ __forceinline__ void raise(const CopyParams& p) {
   step(STEP_PUSHED);
   // Release is cumulative: what the other threads (by the block's barrier) and blocks (by their count) wrote comes first.
-  if (WITHOUT == FENCE_PUT_SIGNAL) {
-    store_relaxed_sys_u64((void*)p.signal, p.signal_value);
-  } else if (p.signal_add) {
-    add_release_sys_u64((void*)p.signal, p.signal_value);
+  const bool ordered = WITHOUT != FENCE_PUT_SIGNAL;
+  if (p.signal_add) {
+    if (ordered) add_release_sys_u64((void*)p.signal, p.signal_value);
+    else add_relaxed_sys_u64((void*)p.signal, p.signal_value);
   } else {
-    store_release_sys_u64((void*)p.signal, p.signal_value);
+    if (ordered) store_release_sys_u64((void*)p.signal, p.signal_value);
+    else store_relaxed_sys_u64((void*)p.signal, p.signal_value);
   }
+  step(STEP_RAISED);
 }
 
 // A message of at most one word a lane: data and status are read at once, and nobody meets but the lanes of the warp.
@@ -41,6 +43,7 @@ __device__ __forceinline__ void message(const CopyParams& p, const Status& statu
 template <Source S>
 __device__ __forceinline__ void copy_then_signal(const CopyParams& p) {
   wait_for_stream();
+  step(STEP_BEGIN);
   const Status status = {(StatusRecord*)p.status.device, (StatusRecord*)p.status.host};
   if (is_message(p)) return message(p, status);
   // A team that has failed moves nothing. All threads look, so no block-wide step is needed to agree: the block is
@@ -57,9 +60,12 @@ __device__ __forceinline__ void copy_then_signal(const CopyParams& p) {
   // Blocks are counted in the lower half of the word, those that skipped in the upper one too.
   LaunchRecord* record = (LaunchRecord*)p.record;
   const u64 one = skipped ? 1 | 1ull << 32 : 1;
-  // The data of this block are on their way before its count is; the last block's signal covers them all.
-  if (WITHOUT != FENCE_PUT_COUNT) fence_acq_rel_sys();
-  const u64 counted = fetch_add_acq_rel_gpu_u64(&record->finished, one) + one;
+  // The count is a release, so the last block's signal covers the data of all. The fence adds no order; with it all blocks wait for
+  // their own data at the same time, and the last one finds nothing left to wait for.
+  acq_rel_sys<FENCE_PUT_COUNT>();
+  step(STEP_FENCED);
+  const u64 counted = (WITHOUT != FENCE_PUT_COUNT ? fetch_add_acq_rel_gpu_u64(&record->finished, one) : fetch_add_relaxed_gpu_u64(&record->finished, one)) + one;
+  step(STEP_COUNTED);
   if ((uint32_t)counted == gridDim.x) {
     if (counted >> 32 == 0) raise(p);
     store_relaxed_gpu_u64(&record->finished, 0);

@@ -152,7 +152,7 @@ __device__ __forceinline__ void run(S& s, const ExchangeParams& p) {
   if (warp == writer) {
     // Of a barrier each later store of this warp is a release of what the stream did before this launch. The note of another
     // form says no more of that than that this PE's output may be written; what the stream did with its own memory has ended.
-    if (!moves) release_sys<FENCE_BARRIER>();
+    if (!moves) release_sys<FENCE_CONTEXT_BARRIER>();
     word = draft_word(p);
     step(STEP_DRAFTED);
   }

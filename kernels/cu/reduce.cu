@@ -49,6 +49,7 @@ __device__ __forceinline__ void run(Shared& s, const ReduceParams& q) {
 
   // With one stage there is one share for every block.
   for (;;) {
+    step(STEP_BEGIN);
     if (threadIdx.x == 0) {
       s.began = now_ns();
       s.ticket = fetch_add_relaxed_gpu_u32(&record->tickets, 1);
@@ -105,6 +106,7 @@ __device__ __forceinline__ void run(Shared& s, const ReduceParams& q) {
     if (threadIdx.x == 0 && stages * shares > 1) {
       // All that this share has read and written comes before its count, and what other shares counted before what follows.
       release_gpu<FENCE_REDUCE_COUNT>();
+      step(STEP_FENCED);
       s.counted = fetch_add_relaxed_gpu_u64(&record->stages[stage], outcome) + outcome;
       fence_acq_rel_gpu();
     }
@@ -128,6 +130,7 @@ __device__ __forceinline__ void run(Shared& s, const ReduceParams& q) {
       if (failed == 0) {
         // The counts of the other shares were acquired; the flags hand what those did on to whoever sees them.
         raise_flags(p, flags, epoch);
+        step(STEP_RAISED);
         const u64 phase = stage == work ? PHASE_DONE : PHASE_GATHERED;
         if (last && !wait_members(p, flags, {epoch, phase, s.began, true})) failed = FAILED_WAIT;
       }

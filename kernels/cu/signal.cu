@@ -11,13 +11,15 @@ extern "C" __global__ void symm_pad_signal(const __grid_constant__ PadSignalPara
   let_stream_go_on();
   const Status status = {(StatusRecord*)p.status.device, (StatusRecord*)p.status.host};
   if (!status_ok(status)) return;
-  // What this stream wrote before must be there for whoever sees the slot change.
-  release_sys<FENCE_PAD_SIGNAL>();
   step(STEP_PREPARED);
   Failure failure = {STATUS_TIMEOUT, p.op, PHASE_SIGNAL, p.pe, p.late, p.from, 0, 0};
-  wait_word(
-      status, p.limit_ns, failure, [&] { return (u64)cas_acq_rel_sys_u32((void*)p.slot, p.from, p.to); },
-      [&](u64 seen) { return seen == p.from; });
+  // A release, too: what this stream wrote before is there for whoever sees the slot change.
+  const auto exchange = [&] {
+    if (WITHOUT == FENCE_PAD_SIGNAL) return (u64)cas_acquire_sys_u32((void*)p.slot, p.from, p.to);
+    return (u64)cas_acq_rel_sys_u32((void*)p.slot, p.from, p.to);
+  };
+  wait_word(status, p.limit_ns, failure, exchange, [&](u64 seen) { return seen == p.from; });
+  step(STEP_RAISED);
 }
 
 extern "C" __global__ void symm_wait_until(const __grid_constant__ WaitParams p) {

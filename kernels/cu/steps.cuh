@@ -1,5 +1,5 @@
 // Steps and fences of the protocol, by name, for builds that test it. A build as users get it has neither delays nor traces, and
-// all fences.
+// all fences. docs/MEMORY_MODEL.md lists what fails without each.
 //
 //   SYMM_DELAYS        a random delay at every step
 //   SYMM_WITHOUT=F     fence F is left out, so that a test or a model must fail
@@ -36,12 +36,14 @@ enum Fence : uint32_t {
   FENCE_PUSHED,          // exchange: rows before a share's word
   FENCE_MANY_SPLITS,     // exchange: splits in a slot before the arrival word
   FENCE_EXCHANGE_COUNT,  // exchange: a share's local rows before its count
-  FENCE_BARRIER,         // barriers: earlier work before the word
+  FENCE_BARRIER,         // barrier of a handle: earlier work before the word
+  FENCE_CONTEXT_BARRIER, // barrier of a context: earlier work before the note
   FENCE_BROUGHT,         // reductions: elements that were brought before the note
   FENCE_REDUCE_COUNT,    // reductions: a share's part before its count
   FENCE_REDUCED,         // reductions: sums and reads before done and gathered words
+  FENCE_TAKE_COUNT,      // forms that take, the planned exchange: a share's part before its count and the done words
   FENCE_PUT_SIGNAL,      // put_with_signal: data before the signal
-  FENCE_PUT_COUNT,       // put_with_signal: a block's data before its count
+  FENCE_PUT_COUNT,       // put_with_signal: a block's data before its count (fence and atomic)
   FENCE_PAD_SIGNAL,      // put_signal, wait_signal: earlier work before the slot
 };
 
@@ -59,6 +61,11 @@ __device__ __forceinline__ void release_sys() {
 template <Fence F>
 __device__ __forceinline__ void release_gpu() {
   if (F != WITHOUT) fence_release_gpu();
+}
+
+template <Fence F>
+__device__ __forceinline__ void acq_rel_sys() {
+  if (F != WITHOUT) fence_acq_rel_sys();
 }
 
 #if defined(SYMM_TRACE)

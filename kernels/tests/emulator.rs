@@ -1,34 +1,57 @@
-//! The collective kernels' sources, built by a C++ compiler and run on host threads against an oracle: protocol, places,
-//! sums, verdict, deadlines. What it cannot show: the GPU's memory order, its caches and its speed.
+//! The kernels' sources, built by a C++ compiler and run on an emulated machine (`emulator/machine.h`) whose memory is as weak as PTX
+//! allows (`emulator/model.h`), against oracles: protocol, places, sums, verdict, deadlines, order. With every fence thousands of
+//! random calls pass; with any one left out, some call fails soon. What it cannot show: the GPU's caches and its speed.
 
 use std::env;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
 
-const SEEDS: [&str; 2] = ["1", "2"];
-
-/// Programs of hundreds of threads that spin: two at a time would make each other's deadlines pass.
-static RUNS: Mutex<()> = Mutex::new(());
-
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// A program: the folder of its `main.cpp`, and files of `cu` that are linked with it.
+struct Program {
+    name: &'static str,
+    units: &'static [&'static str],
 }
 
-/// A line that must be replaced, once: file of the folder `cu`, line, what takes its place.
-type Change = (&'static str, &'static str, &'static str);
+const EXCHANGE: Program = Program { name: "exchange", units: &[] };
+const REDUCE: Program = Program { name: "reduce", units: &[] };
+const TAKE: Program = Program { name: "take", units: &[] };
+const PLAN: Program = Program { name: "plan", units: &[] };
+const ORDER: Program = Program { name: "order", units: &["copy", "signal", "barrier", "exchange"] };
 
-/// The only line that a host compiler cannot be given a meaning for.
-const SHARED: (&str, &str) = ("__shared__ Shared s;", "Shared& s = *(Shared*)current_block->shared;");
-/// The same where the kernels of a file keep different things.
-const SHARED_FEW: (&str, &str) =
-    ("__shared__ Shared<FEW> s;", "Shared<FEW>& s = *(Shared<FEW>*)current_block->shared;");
+/// The fences of `cu/steps.cuh` in their order, and the program that fails without each.
+const FENCES: [(&str, &Program); 12] = [
+    ("FENCE_PUSHED", &EXCHANGE),
+    ("FENCE_MANY_SPLITS", &EXCHANGE),
+    ("FENCE_EXCHANGE_COUNT", &ORDER),
+    ("FENCE_BARRIER", &ORDER),
+    ("FENCE_CONTEXT_BARRIER", &ORDER),
+    ("FENCE_BROUGHT", &REDUCE),
+    ("FENCE_REDUCE_COUNT", &REDUCE),
+    ("FENCE_REDUCED", &REDUCE),
+    ("FENCE_TAKE_COUNT", &PLAN),
+    ("FENCE_PUT_SIGNAL", &ORDER),
+    ("FENCE_PUT_COUNT", &ORDER),
+    ("FENCE_PAD_SIGNAL", &ORDER),
+];
+
+/// A left-out fence must be found within as many seeds.
+const SEEDS: u32 = 16;
+
+/// What a host compiler is given instead of lines of a file in `cu`.
+const CHANGES: [(&str, &str, &str); 7] = [
+    ("exchange.cu", "__shared__ Shared<FEW> s;", "Shared<FEW>& s = *(Shared<FEW>*)current_block->shared;"),
+    ("reduce.cu", "__shared__ Shared s;", "Shared& s = *(Shared*)current_block->shared;"),
+    ("take.cu", "__shared__ Shared s;", "Shared& s = *(Shared*)current_block->shared;"),
+    ("plan.cu", "__shared__ Shared s;", "Shared& s = *(Shared*)current_block->shared;"),
+    ("barrier.cu", "__shared__ u64 count;", "u64& count = *(u64*)current_block->shared;"),
+    // A block of the machine has 64 threads.
+    ("reduce/common.cuh", "constexpr int THREADS = 512;", "constexpr int THREADS = 64;"),
+    // One build for all fences.
+    ("steps.cuh", "constexpr uint32_t WITHOUT = FENCE_NONE;", "inline uint32_t WITHOUT = FENCE_NONE;"),
+];
 
 fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
@@ -44,73 +67,156 @@ fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Builds `tests/emulator/NAME/main.cpp`, which includes `NAME.cu`, with the changed sources and runs it with every seed
-/// and `amount`: random teams of the exchange, random calls of the reductions.
-fn emulate(name: &str, changes: &[Change], amount: &str) -> io::Result<()> {
-    let compiler = env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
-    if Command::new(&compiler).arg("--version").output().is_err() {
-        let why = format!("no C++ compiler {compiler} (CXX names another one)");
-        if env::var("SYMM_REQUIRE").is_ok_and(|r| r.split(',').any(|name| name == "c++")) {
-            return Err(io::Error::other(why));
-        }
-        eprintln!("skipped: {why}");
+fn sources() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/emulator"))
+}
+
+fn compiler() -> String {
+    env::var("CXX").unwrap_or_else(|_| "c++".to_owned())
+}
+
+/// Whether there is a compiler; without one the test is skipped, unless `SYMM_REQUIRE` has c++.
+fn has_compiler() -> bool {
+    if Command::new(compiler()).arg("--version").output().is_ok() {
+        return true;
+    }
+    let why = format!("no C++ compiler {} (CXX names another one)", compiler());
+    assert!(!env::var("SYMM_REQUIRE").is_ok_and(|r| r.split(',').any(|name| name == "c++")), "{why}");
+    eprintln!("skipped: {why}");
+    false
+}
+
+fn checked(command: &mut Command) -> Output {
+    let done = command.output().expect("the compiler should start");
+    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+    done
+}
+
+/// A compilation against the changed sources in `folder`.
+fn compile(folder: &Path, source: &Path, object: &Path) -> Command {
+    let include = |path: &Path| format!("-I{}", path.display());
+    let mut command = Command::new(compiler());
+    // Fortified jumps refuse to go from one stack to another.
+    command.args(["-std=c++17", "-O1", "-U_FORTIFY_SOURCE", "-DSYMM_DELAYS", "-x", "c++", "-c"]);
+    // First, so that its symm/memory.cuh is found before the real one.
+    command.arg(include(sources())).arg(include(&folder.join("cu")));
+    command.arg(include(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/include"))));
+    command.arg(source).arg("-o").arg(object);
+    command
+}
+
+/// The folder in which programs are built, with the changed sources and the machine, which all of them use.
+static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulator");
+    let _ = fs::remove_dir_all(&folder);
+    let cu = folder.join("cu");
+    copy_folder(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/cu")), &cu)
+        .expect("the sources should be readable");
+    for (file, line, instead) in CHANGES {
+        let source = fs::read_to_string(cu.join(file)).expect("a source should be text");
+        assert_eq!(source.matches(line).count(), 1, "{file}: {line}");
+        fs::write(cu.join(file), source.replace(line, instead)).expect("the copy should be writable");
+    }
+    for unit in ["machine", "model", "hooks"] {
+        checked(&mut compile(
+            &folder,
+            &sources().join(unit).with_extension("cpp"),
+            &folder.join(unit).with_extension("o"),
+        ));
+    }
+    folder
+});
+
+/// Builds a program. Its plain loads and stores are announced to the model by the instrumentation that compilers have for their thread
+/// sanitizer; the sanitizer's own library is not linked.
+fn build(program: &Program) -> PathBuf {
+    let folder = FOLDER.as_path();
+    let object = |unit: &str| folder.join(format!("{}-{unit}.o", program.name));
+    let main = (sources().join(program.name).join("main.cpp"), object("main"));
+    let units =
+        program.units.iter().map(|unit| (folder.join("cu").join(unit).with_extension("cu"), object(unit)));
+    let all: Vec<_> = std::iter::once(main).chain(units).collect();
+    for (source, object) in &all {
+        checked(compile(folder, source, object).arg("-fsanitize=thread"));
+    }
+    let built = folder.join(program.name);
+    let mut link = Command::new(compiler());
+    link.args(all.iter().map(|(_, object)| object));
+    link.args(["machine.o", "model.o", "hooks.o"].map(|o| folder.join(o))).arg("-o").arg(&built);
+    checked(&mut link);
+    built
+}
+
+/// What a run finds wrong; `Ok` if nothing.
+fn run(program: &Path, calls: u32, seed: u32, without: usize) -> Result<(), String> {
+    let arguments = [calls.to_string(), seed.to_string(), without.to_string()];
+    let done = Command::new(program).args(arguments).output().expect("a built program should start");
+    let said = String::from_utf8_lossy(&done.stdout);
+    if done.status.success() && said.lines().last() == Some("0 failures") {
         return Ok(());
     }
-    let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = Folder(env::temp_dir().join(format!("symm-emulator-{name}-{}", std::process::id())));
+    let first: Vec<_> = said.lines().take(12).collect();
+    Err(format!("seed {seed}: {}\n{}", done.status, first.join("\n")))
+}
 
-    copy_folder(&crate_root.join("cu"), &folder.0)?;
-    for &(file, line, instead) in changes {
-        let path = folder.0.join(file);
-        let source = fs::read_to_string(&path)?;
-        assert_eq!(source.matches(line).count(), 1, "{file}: {line}");
-        fs::write(&path, source.replace(line, instead))?;
+/// Runs `calls` calls for each seed; `SYMM_EMULATOR_SEEDS` says how many seeds, for longer runs.
+fn passes(program: &Program, calls: u32) {
+    if !has_compiler() {
+        return;
     }
-
-    let program = folder.0.join("emulator");
-    let include = |path: &Path| format!("-I{}", path.display());
-    let built = Command::new(&compiler)
-        .args(["-std=c++17", "-O1", "-pthread"])
-        // First, so that its symm/memory.cuh is found before the real one.
-        .arg(include(&crate_root.join("tests/emulator")))
-        .arg(include(&folder.0))
-        .arg(include(&crate_root.join("include")))
-        .arg(crate_root.join("tests/emulator").join(name).join("main.cpp"))
-        .arg("-o")
-        .arg(&program)
-        .output()?;
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-
-    let _alone = RUNS.lock().unwrap_or_else(PoisonError::into_inner);
-    for seed in SEEDS {
-        let done = Command::new(&program).args([amount, seed]).output()?;
-        let said = String::from_utf8_lossy(&done.stdout);
-        assert!(done.status.success() && said.contains("0 failures"), "seed {seed}: {}\n{said}", done.status);
+    let built = build(program);
+    let seeds = env::var("SYMM_EMULATOR_SEEDS")
+        .map_or(3, |n| n.parse().expect("SYMM_EMULATOR_SEEDS should be a number"));
+    for seed in 1..=seeds {
+        run(&built, calls, seed, 0).unwrap_or_else(|why| panic!("{}: {why}", program.name));
     }
-    Ok(())
+    // Then every fence that this program is to miss.
+    for (number, (fence, _)) in FENCES.iter().enumerate().filter(|(_, (_, by))| by.name == program.name) {
+        let found = (1..=SEEDS).find(|seed| run(&built, calls, *seed, number + 1).is_err());
+        let seed = found.unwrap_or_else(|| panic!("{} passes without {fence}, {SEEDS} seeds", program.name));
+        println!("without {fence} {} fails at seed {seed}", program.name);
+    }
 }
 
 #[test]
 fn the_exchange_does_what_the_oracle_says() {
-    emulate("exchange", &[("exchange.cu", SHARED_FEW.0, SHARED_FEW.1)], "4").unwrap();
+    passes(&EXCHANGE, 16);
 }
 
 #[test]
 fn the_reductions_do_what_the_oracle_says() {
-    // A block of the emulator has 64 threads.
-    let threads = ("reduce/common.cuh", "constexpr int THREADS = 512;", "constexpr int THREADS = 64;");
-    emulate("reduce", &[("reduce.cu", SHARED.0, SHARED.1), threads], "24").unwrap();
+    passes(&REDUCE, 30);
 }
 
 #[test]
 fn the_forms_that_take_do_what_the_oracle_says() {
-    let threads = ("reduce/common.cuh", "constexpr int THREADS = 512;", "constexpr int THREADS = 64;");
-    let changes = [("take.cu", SHARED.0, SHARED.1), ("reduce.cu", SHARED.0, SHARED.1), threads];
-    emulate("take", &changes, "24").unwrap();
+    passes(&TAKE, 42);
 }
 
 #[test]
 fn a_planned_exchange_moves_what_its_table_says() {
-    let threads = ("reduce/common.cuh", "constexpr int THREADS = 512;", "constexpr int THREADS = 64;");
-    emulate("plan", &[("plan.cu", SHARED.0, SHARED.1), threads], "24").unwrap();
+    passes(&PLAN, 24);
+}
+
+#[test]
+fn whoever_learns_of_something_finds_what_came_before() {
+    passes(&ORDER, 16);
+}
+
+#[test]
+fn every_fence_has_a_program_that_fails_without_it() {
+    let steps = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/cu/steps.cuh"))
+        .expect("steps.cuh should be text");
+    let listed = steps
+        .split("enum Fence")
+        .nth(1)
+        .and_then(|rest| rest.split("};").next())
+        .expect("steps.cuh should list fences");
+    let names: Vec<_> = listed
+        .split_whitespace()
+        .filter(|w| w.starts_with("FENCE_"))
+        .map(|w| w.trim_end_matches(','))
+        .collect();
+    let expected: Vec<_> = std::iter::once("FENCE_NONE").chain(FENCES.map(|(name, _)| name)).collect();
+    assert_eq!(names, expected);
 }

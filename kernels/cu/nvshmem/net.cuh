@@ -48,12 +48,6 @@ __device__ __forceinline__ bool in_heap(const NetParams& n, u64 at, u64 bytes) {
   return at >= n.heap && at - n.heap < n.heap_bytes && bytes <= n.heap_bytes - (at - n.heap);
 }
 
-__device__ __forceinline__ uint32_t load_acquire_sys_u32(const void* at) {
-  uint32_t v;
-  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
-  return v;
-}
-
 // Tells the watchdog that this thread is about to call NVSHMEM, and that it is back.
 __device__ __forceinline__ void enter(const NetParams& n) { add_release_sys_u64((void*)n.activity, 1); }
 __device__ __forceinline__ void leave(const NetParams& n) { add_release_sys_u64((void*)(n.activity + 8), 1); }

@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) symm_net_get(const __gr
 
 // Stores one of the peer's words, whichever way it is reached.
 __device__ __forceinline__ void store_word(const NetPadSignalParams& p, u64 at, uint32_t value) {
-  if (p.direct) asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+  if (p.direct) store_relaxed_sys_u32((void*)at, value);
   else symm_shim_word32((void*)at, value, (int)p.pe);
 }
 

@@ -26,6 +26,7 @@ __device__ __forceinline__ void publish(const ReduceParams& q, u64 epoch, bool b
   if (lane > NOTE_PUSHERS) return;
   // Behind the block's barrier this covers what all shares brought.
   if (brought) release_sys<FENCE_BROUGHT>();
+  step(STEP_DRAFTED);
   const u64 word = lane == WORD_EPOCH ? epoch : lane < HEADER_WORDS ? q.header[lane] : 0;
 #pragma unroll 1
   for (uint32_t step = 0; step < p.ranks; step++)

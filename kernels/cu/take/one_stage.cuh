@@ -57,6 +57,7 @@ __device__ __forceinline__ void one_stage(Shared& s, const ReduceParams& q, uint
     }
   }
   __syncthreads();
+  step(STEP_MET);
   const uint32_t share = s.ticket;
   const u64 epoch = s.epoch & ~(SKIP | REFUSED);
   u64 failed = failure_of(s.epoch);
@@ -66,6 +67,7 @@ __device__ __forceinline__ void one_stage(Shared& s, const ReduceParams& q, uint
     if (!read_notes(s, p, {epoch, PHASE_ARRIVAL, s.began, share == 0})) failed = FAILED_WAIT;
     else if (!verdict(s, q, epoch)) failed = FAILED_VERDICT;
   }
+  step(STEP_VERDICT);
   if (phase == TAKE_BEGIN) {
     const u64 how = failed == FAILED_WAIT ? SKIP : failed == FAILED_VERDICT ? REFUSED : 0;
     if (threadIdx.x == 0) store_relaxed_gpu_u64(&record->begun, epoch | how);
@@ -75,20 +77,24 @@ __device__ __forceinline__ void one_stage(Shared& s, const ReduceParams& q, uint
   }
   if (failed == 0) work(share, shares);
 
+  step(STEP_PUSHED);
   __syncthreads();
   if (!first_warp) return;
   // All that this share has read and written comes before its count, and what other shares counted before the flags.
-  fence_acq_rel_sys();
+  acq_rel_sys<FENCE_TAKE_COUNT>();
+  step(STEP_FENCED);
   u64 counted = SHARE | failed;
   if (shares > 1) {
     if (threadIdx.x == 0) counted += fetch_add_relaxed_gpu_u64(&record->finished, SHARE | failed);
     counted = __shfl_sync(ALL, counted, 0);
+    step(STEP_COUNTED);
     if ((counted & SHARES) != shares) return;
     fence_acq_rel_sys();
   }
   failed = counted & ~SHARES;
   if (failed == 0) {
     raise_flags(p, p.done, epoch);
+    step(STEP_RAISED);
     if (!wait_members(p, p.done, {epoch, PHASE_DONE, s.began, true})) failed = FAILED_WAIT;
   }
   end_operation(p, epoch, failed);

@@ -40,6 +40,16 @@ __device__ __forceinline__ uint32_t load_relaxed_gpu_u32(const void* at) {
   return v;
 }
 
+__device__ __forceinline__ uint32_t load_acquire_sys_u32(const void* at) {
+  uint32_t v;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
+  return v;
+}
+
+__device__ __forceinline__ void store_relaxed_sys_u32(void* at, uint32_t v) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
+}
+
 __device__ __forceinline__ void store_release_sys_u64(void* at, u64 v) {
   asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
 }
@@ -96,6 +106,10 @@ __device__ __forceinline__ void add_release_sys_u64(void* at, u64 v) {
   asm volatile("red.add.release.sys.global.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
 }
 
+__device__ __forceinline__ void add_relaxed_sys_u64(void* at, u64 v) {
+  asm volatile("red.add.relaxed.sys.global.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
+}
+
 __device__ __forceinline__ u64 cas_acq_rel_gpu_u64(void* at, u64 expected, u64 desired) {
   u64 old;
   asm volatile("atom.cas.acq_rel.gpu.global.b64 %0, [%1], %2, %3;"
@@ -117,6 +131,15 @@ __device__ __forceinline__ u64 cas_acq_rel_sys_u64(void* at, u64 expected, u64 d
 __device__ __forceinline__ uint32_t cas_acq_rel_sys_u32(void* at, uint32_t expected, uint32_t desired) {
   uint32_t old;
   asm volatile("atom.cas.acq_rel.sys.global.b32 %0, [%1], %2, %3;"
+               : "=r"(old)
+               : "l"(at), "r"(expected), "r"(desired)
+               : "memory");
+  return old;
+}
+
+__device__ __forceinline__ uint32_t cas_acquire_sys_u32(void* at, uint32_t expected, uint32_t desired) {
+  uint32_t old;
+  asm volatile("atom.cas.acquire.sys.global.b32 %0, [%1], %2, %3;"
                : "=r"(old)
                : "l"(at), "r"(expected), "r"(desired)
                : "memory");

@@ -1,60 +1,22 @@
-// Launches of a kernel on host threads, and what a test says when something is wrong.
+// Launches of a kernel on the machine, and what a test says when something is wrong.
 #pragma once
 
-#include <memory>
+#include <unistd.h>
 
+#include "model.h"
 #include "shim.h"
+#include "symm/params.cuh"
 
-constexpr unsigned BLOCK_THREADS = 64;
+using machine::Order;
 
-// Whether a launch's blocks run at the same time, or each begins when the one before it has ended: a kernel that waits for
-// a block which has not started hangs then.
-enum class Order { Together, OneByOne };
-
-// Launches that run at the same time; `join` waits for all of them. `Shared`: what the kernel keeps for each block.
-template <typename Shared, typename Params>
-class Launches {
- public:
-  void add(void (*kernel)(Params), const Params& p, unsigned blocks, Order order = Order::Together) {
-    const auto ended = std::make_shared<std::atomic<unsigned>>(0);
-    for (unsigned b = 0; b < blocks; b++) {
-      EmulatedBlock* block = new EmulatedBlock;
-      blocks_.push_back(block);
-      block->meeting.expect(BLOCK_THREADS);
-      block->warps = std::vector<EmulatedWarp>(BLOCK_THREADS / 32);
-      for (EmulatedWarp& warp : block->warps) warp.meeting.expect(32);
-      block->shared = malloc(sizeof(Shared));
-      memset(block->shared, 0xA5, sizeof(Shared));
-      for (unsigned t = 0; t < BLOCK_THREADS; t++) {
-        threads_.emplace_back([=] {
-          while (order == Order::OneByOne && ended->load() < b * BLOCK_THREADS) sched_yield();
-          current_block = block;
-          threadIdx.x = t, blockIdx.x = b, gridDim.x = blocks, blockDim.x = BLOCK_THREADS;
-          kernel(p);
-          block->meeting.leave();
-          ended->fetch_add(1);
-        });
-      }
-    }
-  }
-
-  void join() {
-    for (std::thread& t : threads_) t.join();
-    for (EmulatedBlock* block : blocks_) {
-      free(block->shared);
-      delete block;
-    }
-    threads_.clear();
-    blocks_.clear();
-  }
-
- private:
-  std::vector<std::thread> threads_;
-  std::vector<EmulatedBlock*> blocks_;
-};
+inline unsigned rank_of(const symm::ExchangeParams& p) { return p.rank; }
+inline unsigned rank_of(const symm::ReduceParams& q) { return q.exchange.rank; }
+inline unsigned rank_of(const symm::TakeParams& t) { return t.reduce.exchange.rank; }
+inline unsigned rank_of(const symm::PlanParams& t) { return t.reduce.exchange.rank; }
 
 // A kernel that hangs ends the program, and what was found before is not lost.
-inline void bound_run_time() {
+inline void begin_test(const char* seed) {
+  machine::reset((u64_t)atoll(seed));
   setvbuf(stdout, nullptr, _IOLBF, 0);
   alarm(120);
 }
@@ -70,3 +32,41 @@ inline int failures = 0;
       printf("\n");                                              \
     }                                                            \
   } while (0)
+
+// Launches that run at the same time; `join` waits for all of them. `Shared`: what the kernel keeps for each block.
+template <typename Shared, typename Params>
+class Launches {
+ public:
+  void add(void (*kernel)(Params), const Params& p, unsigned blocks, Order order = Order::Together) {
+    const size_t launch = watched_.size();
+    pe_ = rank_of(p);
+    watched_.emplace_back();
+    const auto passed = [this, launch] {
+      for (Watched& w : watched_[launch]) w.then.assign(w.at, w.at + w.bytes);
+    };
+    machine::enqueue(machine::new_stream(), {[=] { kernel(p); }, pe_, blocks, order, sizeof(Shared), passed});
+  }
+
+  // Memory of the PE of the last launch that must not change any more once the stream has passed that launch.
+  template <typename T>
+  void watch(const std::vector<T>& memory) {
+    model::own(pe_, memory.data(), memory.size() * sizeof(T));
+    watched_.back().push_back({(const unsigned char*)memory.data(), memory.size() * sizeof(T), {}});
+  }
+
+  void join() {
+    machine::join();
+    for (size_t launch = 0; launch < watched_.size(); launch++)
+      for (const Watched& w : watched_[launch]) EXPECT(memcmp(w.at, w.then.data(), w.bytes) == 0, "launch %zu: written after it had passed", launch);
+    watched_.clear();
+  }
+
+ private:
+  struct Watched {
+    const unsigned char* at;
+    size_t bytes;
+    std::vector<unsigned char> then;
+  };
+  std::vector<std::vector<Watched>> watched_;
+  unsigned pe_ = 0;
+};

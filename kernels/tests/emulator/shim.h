@@ -1,98 +1,39 @@
-// CUDA's threads, barriers and warp operations on host threads: enough to run the kernels as they are written.
+// CUDA's barriers, warp operations and arithmetic on the machine: enough to run the kernels as they are written.
 #pragma once
 
-#include <pthread.h>
-#include <sched.h>
-#include <unistd.h>
-
-#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
-#include <thread>
 #include <vector>
+
+#include "machine.h"
 
 #define __device__
 #define __global__
 #define __forceinline__ inline
-#define __noinline__
+#define __noinline__ inline
 #define __launch_bounds__(...)
 #define __grid_constant__
-
-typedef unsigned long long u64_t;
 
 struct int4 {
   int x, y, z, w;
 };
 
-// A barrier of `n` threads. Threads that return from the kernel leave it, as on the GPU.
-class Meeting {
- public:
-  void expect(unsigned n) { left_ = n, all_ = n; }
-
-  void wait() {
-    const unsigned round = round_.load();
-    if (left_.fetch_sub(1) == 1) open();
-    else while (round_.load() == round) sched_yield();
-  }
-
-  void leave() {
-    all_.fetch_sub(1);
-    if (left_.fetch_sub(1) == 1) open();
-  }
-
- private:
-  void open() {
-    left_.store(all_.load());
-    round_.fetch_add(1);
-  }
-
-  std::atomic<unsigned> left_{0}, all_{0}, round_{0};
-};
-
-struct EmulatedWarp {
-  Meeting meeting;
-  u64_t value[32];
-};
-
-struct EmulatedBlock {
-  Meeting meeting;
-  std::vector<EmulatedWarp> warps;
-  std::atomic<int> any[2] = {{0}, {0}};
-  void* shared;
-};
-
-struct Index {
-  unsigned x;
-};
-
-inline thread_local Index threadIdx, blockIdx, gridDim, blockDim;
-inline thread_local EmulatedBlock* current_block;
-inline thread_local unsigned any_round;
-
-inline void __syncthreads() { current_block->meeting.wait(); }
-
-inline int __syncthreads_or(int predicate) {
-  EmulatedBlock& block = *current_block;
-  const unsigned round = any_round++ & 1;
-  if (predicate) block.any[round] = 1;
-  block.meeting.wait();
-  const int any = block.any[round];
-  block.meeting.wait();
-  block.any[round] = 0;
-  return any;
-}
+inline void __syncthreads() { machine::meet_block(); }
+inline int __syncthreads_or(int predicate) { return machine::or_block(predicate); }
+inline void __syncwarp() { machine::meet_warp(true); }
+// Now and then longer, so that a delay is one in which a whole operation may pass.
+inline void __nanosleep(unsigned ns) { machine::sleep((ns / machine::TICK_NS) << machine::below(6)); }
 
 // Every lane gives a value; each gets what `pick` makes of all of them.
 template <typename Pick>
 inline u64_t exchange_lanes(u64_t value, Pick pick) {
-  EmulatedWarp& warp = current_block->warps[threadIdx.x / 32];
-  warp.value[threadIdx.x & 31] = value;
-  warp.meeting.wait();
-  const u64_t picked = pick(warp.value);
-  warp.meeting.wait();
+  u64_t* values = machine::warp_values();
+  values[threadIdx.x & 31] = value;
+  machine::meet_warp(false);
+  const u64_t picked = pick(values);
+  machine::meet_warp(false);
   return picked;
 }
 
@@ -104,8 +45,6 @@ inline u64_t fold_lanes(u64_t value, Fold fold) {
     return folded;
   });
 }
-
-inline void __syncwarp() { current_block->warps[threadIdx.x / 32].meeting.wait(); }
 
 template <typename T>
 inline T __shfl_up_sync(unsigned, T value, int step) {
@@ -155,13 +94,12 @@ inline int __ffs(unsigned value) { return __builtin_ffs((int)value); }
 inline int __clz(unsigned value) { return value == 0 ? 32 : __builtin_clz(value); }
 inline u64_t __umul64hi(u64_t a, u64_t b) { return (u64_t)((unsigned __int128)a * b >> 64); }
 
+// On a block's shared memory, where one fiber runs at a time.
 inline void atomicMin(u64_t* at, u64_t value) {
-  u64_t seen = __atomic_load_n(at, __ATOMIC_RELAXED);
-  while (value < seen && !__atomic_compare_exchange_n(at, &seen, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-  }
+  if (value < *at) *at = value;
 }
 
-inline void atomicOr(unsigned* at, unsigned value) { __atomic_fetch_or(at, value, __ATOMIC_RELAXED); }
+inline void atomicOr(unsigned* at, unsigned value) { *at |= value; }
 
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline double __dadd_rn(double a, double b) { return a + b; }

@@ -1,6 +1,6 @@
 // The exchange kernel on host threads against an oracle: random calls with one damaged PE now and then, then the failures.
 //
-// usage: main ITERATIONS SEED
+// usage: main ITERATIONS SEED [FENCE]    FENCE (enum Fence of steps.cuh) is left out
 #include "exchange.cu"
 
 #include <random>
@@ -120,7 +120,11 @@ struct Call {
   // Runs the call and compares. Returns whether the team is fit for another one.
   bool check() {
     ExchangeLaunches launches;
-    for (unsigned r = 0; r < world.ranks; r++) launches.add(params[r], blocks[r]);
+    for (unsigned r = 0; r < world.ranks; r++) {
+      launches.add(params[r], blocks[r]);
+      launches.watch(world.pe[r].out);
+      launches.watch(world.pe[r].result);
+    }
     launches.join();
 
     bool bad = damage == NEGATIVE;
@@ -273,8 +277,9 @@ static void calls_of_two_plans() {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
-  bound_run_time();
+  if (argc < 3) return 2;
+  begin_test(argv[2]);
+  if (argc > 3) symm::WITHOUT = (uint32_t)atoi(argv[3]);
   random_words.seed((u64)atoll(argv[2]));
   for (int i = 0; i < atoi(argv[1]); i++) {
     World world(1 + (unsigned)below(4), 1024, 1 << 18);

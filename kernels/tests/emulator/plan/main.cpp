@@ -1,6 +1,6 @@
 // The planned exchange on host threads against plain copies: random moves of rows of any size, now and then one damaged PE.
 //
-// usage: main CALLS SEED
+// usage: main CALLS SEED [FENCE]    FENCE (enum Fence of steps.cuh) is left out
 #include <algorithm>
 #include <random>
 
@@ -68,8 +68,10 @@ static bool check(World& w, unsigned most_blocks, Damage damage) {
     t.moves = (u64)tables[r].data(), t.count = count;
   }
   PlanLaunches launches;
-  for (unsigned r = 0; r < w.ranks; r++)
+  for (unsigned r = 0; r < w.ranks; r++) {
     launches.add(symm_plan, params[r], 1 + (unsigned)below(most_blocks), below(2) == 0 ? Order::OneByOne : Order::Together);
+    launches.watch(w.pe[r].out);
+  }
   launches.join();
   for (const Moved& m : moved) {
     if (damage != NONE) break;
@@ -92,8 +94,9 @@ static bool check(World& w, unsigned most_blocks, Damage damage) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
-  bound_run_time();
+  if (argc < 3) return 2;
+  begin_test(argv[2]);
+  if (argc > 3) symm::WITHOUT = (uint32_t)atoi(argv[3]);
   const u64 calls = (u64)atoll(argv[1]), seed = (u64)atoll(argv[2]);
   random_words.seed(seed);
   for (u64 call = 0; call < calls;) {

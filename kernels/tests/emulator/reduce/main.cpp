@@ -1,7 +1,7 @@
 // The broadcast and the reductions on host threads against an oracle: random calls with one damaged PE now and then, then
 // the failures.
 //
-// usage: main CALLS SEED
+// usage: main CALLS SEED [FENCE]    FENCE (enum Fence of steps.cuh) is left out
 #include "launches.h"
 #include "oracle.h"
 #include "world.h"
@@ -129,6 +129,8 @@ struct Call {
       // The host has no element type to choose a kernel by where it refuses the arguments.
       const bool no_type = form == FORM_BROADCAST || params[r].exchange.invalid != 0;
       launches.add(no_type ? symm_broadcast : type.kernel, params[r], blocks[r], below(2) == 0 ? Order::OneByOne : Order::Together);
+      launches.watch(world.pe[r].out);
+      launches.watch(world.pe[r].sums);
     }
     launches.join();
     expect();
@@ -235,8 +237,9 @@ static void two_launches_of_one_context() {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
-  bound_run_time();
+  if (argc < 3) return 2;
+  begin_test(argv[2]);
+  if (argc > 3) symm::WITHOUT = (uint32_t)atoi(argv[3]);
   const u64 calls = (u64)atoll(argv[1]), seed = (u64)atoll(argv[2]);
   random_words.seed(seed);
   // Half of the forms' and types' pairs further on with every seed.

@@ -1,81 +1,73 @@
-// The operations of include/symm/memory.cuh with the host's atomics. It is found before that file.
+// The operations of include/symm/memory.cuh on the memory model. It is found before that file.
 #pragma once
 
+#include "model.h"
 #include "shim.h"
 
 namespace symm {
 
 typedef unsigned long long u64;
+using model::Scope;
 
-// Threads outnumber cores, so whoever waits must let the others run.
 template <typename T>
-inline T emulated_load(const void* at, int order) {
-  sched_yield();
-  const T value = order == __ATOMIC_ACQUIRE ? __atomic_load_n((const T*)at, __ATOMIC_ACQUIRE) : __atomic_load_n((const T*)at, __ATOMIC_RELAXED);
-  return value;
+inline T modelled_load(const void* at, bool acquire) {
+  T v;
+  model::load(at, &v, sizeof v, acquire);
+  return v;
 }
 
-inline u64 load_acquire_sys_u64(const void* at) { return emulated_load<u64>(at, __ATOMIC_ACQUIRE); }
-inline u64 load_acquire_gpu_u64(const void* at) { return emulated_load<u64>(at, __ATOMIC_ACQUIRE); }
-inline u64 load_relaxed_sys_u64(const void* at) { return emulated_load<u64>(at, __ATOMIC_RELAXED); }
-inline u64 load_relaxed_gpu_u64(const void* at) { return emulated_load<u64>(at, __ATOMIC_RELAXED); }
-inline uint32_t load_relaxed_gpu_u32(const void* at) { return emulated_load<uint32_t>(at, __ATOMIC_RELAXED); }
+template <typename T>
+inline void modelled_store(void* at, T v, bool release, Scope scope) {
+  model::store(at, &v, sizeof v, release, scope);
+}
 
-inline void store_release_sys_u64(void* at, u64 v) { __atomic_store_n((u64*)at, v, __ATOMIC_RELEASE); }
-inline void store_release_gpu_u64(void* at, u64 v) { __atomic_store_n((u64*)at, v, __ATOMIC_RELEASE); }
-inline void store_relaxed_sys_u64(void* at, u64 v) { __atomic_store_n((u64*)at, v, __ATOMIC_RELAXED); }
-inline void store_relaxed_gpu_u64(void* at, u64 v) { __atomic_store_n((u64*)at, v, __ATOMIC_RELAXED); }
-inline void store_relaxed_gpu_u32(void* at, uint32_t v) { __atomic_store_n((uint32_t*)at, v, __ATOMIC_RELAXED); }
+inline u64 load_acquire_sys_u64(const void* at) { return modelled_load<u64>(at, true); }
+inline u64 load_acquire_gpu_u64(const void* at) { return modelled_load<u64>(at, true); }
+inline u64 load_relaxed_sys_u64(const void* at) { return modelled_load<u64>(at, false); }
+inline u64 load_relaxed_gpu_u64(const void* at) { return modelled_load<u64>(at, false); }
+inline uint32_t load_acquire_sys_u32(const void* at) { return modelled_load<uint32_t>(at, true); }
+inline uint32_t load_relaxed_gpu_u32(const void* at) { return modelled_load<uint32_t>(at, false); }
+
+inline void store_release_sys_u64(void* at, u64 v) { modelled_store(at, v, true, Scope::Sys); }
+inline void store_release_gpu_u64(void* at, u64 v) { modelled_store(at, v, true, Scope::Gpu); }
+inline void store_relaxed_sys_u64(void* at, u64 v) { modelled_store(at, v, false, Scope::Sys); }
+inline void store_relaxed_sys_u32(void* at, uint32_t v) { modelled_store(at, v, false, Scope::Sys); }
+inline void store_relaxed_gpu_u64(void* at, u64 v) { modelled_store(at, v, false, Scope::Gpu); }
+inline void store_relaxed_gpu_u32(void* at, uint32_t v) { modelled_store(at, v, false, Scope::Gpu); }
 
 struct alignas(16) Tagged {
   u64 word;
   u64 tag;
 };
 
-// A tag is seen only by those who then see the word, as if both were written at once. Tags of one place grow, so a word that is
-// newer than the tag before it is never taken for an older one's.
-inline void store_relaxed_sys_tagged(void* at, Tagged v) {
-  __atomic_store_n((u64*)at, v.word, __ATOMIC_RELAXED);
-  __atomic_store_n((u64*)at + 1, v.tag, __ATOMIC_RELEASE);
+inline void store_relaxed_sys_tagged(void* at, Tagged v) { modelled_store(at, v, false, Scope::Sys); }
+inline Tagged load_relaxed_sys_tagged(const void* at) { return modelled_load<Tagged>(at, false); }
+inline Tagged load_acquire_sys_tagged(const void* at) { return modelled_load<Tagged>(at, true); }
+
+inline u64 added(u64 old, u64 v, u64) { return old + v; }
+inline u64 larger(u64 old, u64 v, u64) { return old > v ? old : v; }
+inline u64 replaced(u64 old, u64 expected, u64 desired) { return old == expected ? desired : old; }
+
+inline u64 fetch_add_relaxed_gpu_u64(void* at, u64 v) { return model::modify(at, 8, false, false, Scope::Gpu, added, v, 0); }
+inline uint32_t fetch_add_relaxed_gpu_u32(void* at, uint32_t v) { return (uint32_t)model::modify(at, 4, false, false, Scope::Gpu, added, v, 0); }
+inline u64 fetch_add_acq_rel_gpu_u64(void* at, u64 v) { return model::modify(at, 8, true, true, Scope::Gpu, added, v, 0); }
+inline void max_release_gpu_u64(void* at, u64 v) { model::modify(at, 8, false, true, Scope::Gpu, larger, v, 0); }
+inline void add_release_sys_u64(void* at, u64 v) { model::modify(at, 8, false, true, Scope::Sys, added, v, 0); }
+inline void add_relaxed_sys_u64(void* at, u64 v) { model::modify(at, 8, false, false, Scope::Sys, added, v, 0); }
+
+inline u64 cas_acq_rel_gpu_u64(void* at, u64 expected, u64 desired) { return model::modify(at, 8, true, true, Scope::Gpu, replaced, expected, desired); }
+inline u64 cas_acq_rel_sys_u64(void* at, u64 expected, u64 desired) { return model::modify(at, 8, true, true, Scope::Sys, replaced, expected, desired); }
+inline uint32_t cas_acq_rel_sys_u32(void* at, uint32_t expected, uint32_t desired) {
+  return (uint32_t)model::modify(at, 4, true, true, Scope::Sys, replaced, expected, desired);
+}
+inline uint32_t cas_acquire_sys_u32(void* at, uint32_t expected, uint32_t desired) {
+  return (uint32_t)model::modify(at, 4, true, false, Scope::Sys, replaced, expected, desired);
 }
 
-inline Tagged load_acquire_sys_tagged(const void* at) {
-  const u64 tag = emulated_load<u64>((const u64*)at + 1, __ATOMIC_ACQUIRE);
-  return {__atomic_load_n((const u64*)at, __ATOMIC_RELAXED), tag};
-}
-
-// Both are one load on the GPU; here the tag must be seen first.
-inline Tagged load_relaxed_sys_tagged(const void* at) { return load_acquire_sys_tagged(at); }
-
-// By hand: GCC 12 makes `x += __atomic_fetch_add(at, x, order)` return twice the old value.
-template <typename T>
-inline T emulated_add(void* at, T v) {
-  T old = __atomic_load_n((T*)at, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n((T*)at, &old, (T)(old + v), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-  }
-  return old;
-}
-
-inline u64 fetch_add_relaxed_gpu_u64(void* at, u64 v) { return emulated_add<u64>(at, v); }
-inline uint32_t fetch_add_relaxed_gpu_u32(void* at, uint32_t v) { return emulated_add<uint32_t>(at, v); }
-
-inline void max_release_gpu_u64(void* at, u64 v) {
-  u64 seen = __atomic_load_n((u64*)at, __ATOMIC_RELAXED);
-  while (seen < v && !__atomic_compare_exchange_n((u64*)at, &seen, v, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
-  }
-}
-
-inline u64 cas_acq_rel_gpu_u64(void* at, u64 expected, u64 desired) {
-  __atomic_compare_exchange_n((u64*)at, &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-  return expected;
-}
-
-inline u64 cas_acq_rel_sys_u64(void* at, u64 expected, u64 desired) { return cas_acq_rel_gpu_u64(at, expected, desired); }
-
-inline void fence_acq_rel_sys() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
-inline void fence_acq_rel_gpu() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
-inline void fence_release_sys() { __atomic_thread_fence(__ATOMIC_RELEASE); }
-inline void fence_release_gpu() { __atomic_thread_fence(__ATOMIC_RELEASE); }
+inline void fence_acq_rel_sys() { model::fence(true, Scope::Sys); }
+inline void fence_acq_rel_gpu() { model::fence(true, Scope::Gpu); }
+inline void fence_release_sys() { model::fence(false, Scope::Sys); }
+inline void fence_release_gpu() { model::fence(false, Scope::Gpu); }
 
 // A GPU faults on a vector at an odd address; the host would not.
 inline void expect_aligned(const void* at) {
@@ -85,28 +77,24 @@ inline void expect_aligned(const void* at) {
   abort();
 }
 
-inline int4 load_constant_16(const int4* at) {
-  expect_aligned(at);
-  return *at;
-}
-
 inline int4 load_16(const int4* at) {
   expect_aligned(at);
-  return *at;
+  int4 v;
+  model::weak_load(at, &v, sizeof v);
+  return v;
 }
+
+inline int4 load_constant_16(const int4* at) { return load_16(at); }
 
 inline void store_16(int4* at, int4 v) {
   expect_aligned(at);
-  *at = v;
+  model::weak_store(at, &v, sizeof v);
 }
 
+// The machine begins a kernel when the one before it has ended, as if it had waited here.
 inline void wait_for_stream() {}
 inline void let_stream_go_on() {}
 
-inline u64 now_ns() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (u64)t.tv_sec * 1000000000ull + (u64)t.tv_nsec;
-}
+inline u64 now_ns() { return machine::now_ns(); }
 
 }  // namespace symm

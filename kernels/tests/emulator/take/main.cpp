@@ -1,7 +1,7 @@
 // The forms that take on host threads against an oracle: every PE takes blocks of its own choice, now and then one PE's call
 // is damaged; then the failures.
 //
-// usage: main CALLS SEED
+// usage: main CALLS SEED [FENCE]    FENCE (enum Fence of steps.cuh) is left out
 #include "launches.h"
 #include "reduce/oracle.h"
 #include "take.cu"
@@ -144,6 +144,7 @@ struct Call {
       const bool copies = !sums(form) || phase == TAKE_BEGIN;
       const Order order = below(2) == 0 ? Order::OneByOne : Order::Together;
       launches.add(copies ? symm_take_copy : kernel_of(type), t, phase == TAKE_BEGIN ? 1 : blocks[r], order);
+      launches.watch(world.pe[r].sums);
     }
     launches.join();
   }
@@ -230,8 +231,9 @@ static void late_pe(u64 form) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
-  bound_run_time();
+  if (argc < 3) return 2;
+  begin_test(argv[2]);
+  if (argc > 3) symm::WITHOUT = (uint32_t)atoi(argv[3]);
   const u64 calls = (u64)atoll(argv[1]), seed = (u64)atoll(argv[2]);
   random_words.seed(seed);
   turn = 21 * seed;

@@ -1,0 +1,41 @@
+// When others see what a thread stores: the part of PTX's memory model that the kernels' protocols stand on.
+//
+// A store waits in a buffer and is *delivered* at a time that the seed chooses, in any order with respect to the same thread's other
+// stores; only overlapping stores of one PE keep their order. Until then it is seen by the thread itself and by those of the same PE for
+// which it *happens before*, by bar.sync, bar.warp.sync, and by a release that an acquire has seen. A release at system scope delivers
+// all that happens before it; one at GPU scope what of that lies in the PE's own memory. Both are cumulative. A release pattern is a
+// fence and a later strong store or atomic; an acquire pattern the reverse. Atomics act at once.
+//
+// A kernel's end delivers what it stored to its own PE's memory and orders the rest before the stream's next kernel.
+//
+// That GPU scope delivers to the PE's own memory is more than PTX says. It is what the kernels build on (docs/MEMORY_MODEL.md, "On
+// GPUs"): a GPU's memory is reached through its own second-level cache, by peers too, and GPU scope means that cache.
+//
+// Not in the model: loads that return an older value than the one delivered last.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace model {
+
+typedef unsigned long long u64;
+
+enum class Scope { Gpu, Sys };
+
+// Strong (relaxed or stronger) operations of at most 16 bytes.
+void load(const void* at, void* value, size_t bytes, bool acquire);
+void store(void* at, const void* value, size_t bytes, bool release, Scope scope);
+// Replaces the word by `change(old)`; returns the old one.
+u64 modify(void* at, size_t bytes, bool acquire, bool release, Scope scope, u64 (*change)(u64 old, u64 a, u64 b), u64 a, u64 b);
+
+// Weak ones.
+void weak_load(const void* at, void* value, size_t bytes);
+void weak_store(void* at, const void* value, size_t bytes);
+
+void fence(bool acquire, Scope scope);
+
+// Memory of a PE, until the next join, for what a kernel's end delivers. What nobody names belongs to no PE.
+void own(unsigned pe, const void* at, size_t bytes);
+
+}  // namespace model
