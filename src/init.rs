@@ -163,7 +163,8 @@ impl Builder {
 
     /// Runs `body` on `n` PEs that are threads of this process, each with a world of its own, and returns when all have
     /// ended. A PE whose `body` panics or returns an error has failed: the others get [`Error::PeerFailed`], in running
-    /// waits too, as they do when a process ends.
+    /// waits too, as they do when a process ends. One whose `body` returns `Ok` has done its part, with or without
+    /// [`World::finalize`], and is no failure to the others.
     ///
     /// # Errors
     /// Of several PEs' errors the one that explains the others: [`Error::PeerFailed`] naming a PE that panicked, else the
@@ -177,10 +178,11 @@ impl Builder {
                 let (body, builder) = (&body, self.clone());
                 scope.spawn(move || {
                     let world = builder.init_over(boot.clone())?;
-                    // This clone keeps the world from saying goodbye before the outcome is known.
+                    // This clone keeps the world until the outcome is known.
                     let outcome = body(world.clone());
-                    if outcome.is_err() {
-                        boot.die();
+                    match &outcome {
+                        Ok(()) => boot.close(),
+                        Err(e) => boot.abandon(&format!("its thread returned an error: {e}")),
                     }
                     outcome
                 })

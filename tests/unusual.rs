@@ -80,7 +80,7 @@ fn queued_operations_outlive_every_owner() {
                 handle.put_with_signal(&stream, 1, 0, &local.span(), signal)?;
                 return Ok(());
             }
-            let left = |e: &Error| matches!(e, Error::Bootstrap { .. } | Error::PeerFailed { .. });
+            let left = |e: &Error| matches!(e, Error::PeerFailed { pe: Pe(0), .. });
             let met = world.team().reclaim().expect_err("PE 0 should have left");
             assert!(left(&met), "{met}");
             let go = world.local(DType::U8, 0)?;

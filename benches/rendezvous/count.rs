@@ -82,7 +82,15 @@ impl Bootstrap for Counting {
         self.inner.failed()
     }
 
+    fn failure(&self, pe: Pe) -> Option<String> {
+        self.inner.failure(pe)
+    }
+
     fn close(&self) {
         self.inner.close();
+    }
+
+    fn abandon(&self, why: &str) {
+        self.inner.abandon(why);
     }
 }

@@ -342,27 +342,6 @@ fn an_observer_that_panics_harms_nobody_else() {
 }
 
 #[test]
-fn a_goodbye_is_no_death_and_loses_nothing() {
-    both(3, |world| {
-        let report = told(&world[0]);
-        let large = vec![7; 20 << 20];
-        world[1].send(Pe(0), T, &large, &[]).expect("sent");
-        world[1].close();
-        world[1].close();
-        assert!(world[0].recv(Pe(1), T, long()).expect("sent before the goodbye").payload == large);
-        let e = world[0].recv(Pe(1), T, long()).expect_err("it left");
-        assert!(matches!(&e, Error::Bootstrap { call: "recv", why } if why.contains("PE 1 left")), "{e}");
-        let e = world[0].send(Pe(1), T, b"x", &[]).expect_err("it left");
-        assert!(matches!(&e, Error::Bootstrap { call: "send", why } if why.contains("PE 1 left")), "{e}");
-        assert!(matches!(world[1].recv(Pe(0), T, long()), Err(Error::Bootstrap { .. })));
-        world[2].close();
-        assert!(matches!(world[0].recv(Pe(2), T, long()), Err(Error::Bootstrap { .. })));
-        assert!(report.recv_timeout(Duration::from_millis(200)).is_err());
-        assert!(world[0].failed().is_empty());
-    });
-}
-
-#[test]
 fn a_world_of_one_needs_no_job() {
     for b in [Unix::join(&Config::default()).expect("alone"), local(1).remove(0)] {
         assert_eq!((b.pe(), b.n_pes()), (Pe(0), 1));

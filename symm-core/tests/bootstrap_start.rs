@@ -118,7 +118,7 @@ fn knock(address: &SocketAddr) -> UnixStream {
 }
 
 /// Of the handshake.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// Sizes of a greeting, an answer and a proof.
 const HELLO: usize = 8 + 5 * 4 + 64 + 32;
 const REPLY: usize = 8 + 4 * 4 + 32 + 32;

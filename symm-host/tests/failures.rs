@@ -259,6 +259,9 @@ impl Bootstrap for Parted {
     fn close(&self) {
         self.inner.close();
     }
+    fn abandon(&self, why: &str) {
+        self.inner.abandon(why);
+    }
 }
 
 /// Runs `init` on a thread for each bootstrap; returns the results in PE order.

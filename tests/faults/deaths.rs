@@ -1,4 +1,4 @@
-//! PEs, and the launcher, that end without a word at every moment.
+//! PEs, and the launcher, that end at every moment, without a word or with an error.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -44,6 +44,62 @@ fn exit_without_finalize() {
 #[test]
 fn a_panic() {
     dies("panic", 1);
+}
+
+/// A `main` that returns an error drops its world: the others are told that, not left to their deadlines.
+#[test]
+fn a_main_that_returns_an_error() {
+    for (i, moment) in MOMENTS.iter().enumerate() {
+        for pe in [0, 2] {
+            let mut job = Job::new(3);
+            job.set("SYMM_HOST_NODES", 1 + i % 2);
+            job.fault(pe, "error", moment);
+            let what = format!("an error of PE {pe} at {moment}");
+            // Before it is a world, only its connection closes.
+            let how = if *moment == "init" {
+                "its connection closed"
+            } else {
+                "it dropped its World without finalize"
+            };
+            let told = format!("PE {pe} failed: {how}");
+            job.run().told(&what, pe, "PeerFailed", &[&told], SOON);
+        }
+    }
+}
+
+/// Who gave up has failed, but its process lives, and with it whatever may still write the others' memory: nobody goes on
+/// without it before that has ended.
+#[test]
+fn a_pe_that_gave_up_and_lives_on_is_left_out_only_when_it_ends() {
+    for ends in [false, true] {
+        let mut job = Job::new(3);
+        job.set("SURVIVORS", 2);
+        job.set("LIVES_ON", 1);
+        if !ends {
+            job.set("SYMM_INIT_TIMEOUT_MS", 1500);
+        }
+        job.fault(1, "error", "operation");
+        let running = job.start();
+        let first = [0, 2].map(|pe| running.pes[pe].await_word("error"));
+        first
+            .iter()
+            .for_each(|said| assert!(said.text.starts_with("PeerFailed PE 1 failed"), "{}", said.text));
+        let wait = std::time::Duration::from_millis(if ends { 500 } else { 3000 });
+        std::thread::sleep(wait);
+        let before = [0, 2].map(|pe| running.pes[pe].said());
+        running.pes[1].signal(Signal::KILL);
+        let ended = running.end();
+        for (pe, before) in [0, 2].into_iter().zip(before) {
+            let end = &ended.pes[pe];
+            let members = |said: &[job::Said]| said.iter().any(|s| s.word == "members");
+            assert!(!members(&before), "PE {pe} went on while PE 1 lived: {before:?}");
+            let late = end.said.iter().any(|s| {
+                s.word == "error" && s.text.contains("end of process") && s.text.contains("late: PE 1")
+            });
+            println!("gave up and lives on: PE {pe}: {:?}", end.said);
+            assert_eq!((members(&end.said), late), (ends, !ends), "PE {pe}: {:?}\n{}", end.said, end.log);
+        }
+    }
 }
 
 /// PE 0, which would decide who is left, dies; so does PE 1, which decides after it, at some moment of that. Those who are

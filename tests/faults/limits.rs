@@ -19,7 +19,7 @@ struct Memory {
 #[test]
 fn address_space_that_does_not_suffice() {
     let import = "PE 1 failed in import: out of symmetric memory";
-    let left = "PE 1 left the job";
+    let left = "PE 1 failed: it dropped its World without finalize; its last error: out of symmetric memory: 268435456";
     for m in [
         // Set-ups are collective: all are told the same.
         Memory {
@@ -42,7 +42,7 @@ fn address_space_that_does_not_suffice() {
             mib: 96,
             tensor: 64 << 20,
             victim: ("OutOfMemory", "268435456 bytes: mmap failed: Cannot allocate memory"),
-            other: ("Bootstrap", left),
+            other: ("PeerFailed", left),
         },
     ] {
         let mut job = Job::new(2);

@@ -53,12 +53,12 @@ fn step<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
     result
 }
 
-/// Does the fault if it is this PE's turn.
-fn at(moment: &str) {
+/// Does the fault if it is this PE's turn; an error is for `main` to return.
+fn at(moment: &str) -> Result<()> {
     let role = env(ROLE);
     let me = if role == "launched" { env("SYMM_PE") } else { role };
     if env("FAULT_AT") != moment || env("FAULT_PE") != me {
-        return;
+        return Ok(());
     }
     say("acts", moment);
     match env("FAULT").as_str() {
@@ -67,6 +67,7 @@ fn at(moment: &str) {
         "stop" => raise(libc::SIGSTOP),
         "exit" => std::process::exit(0),
         "panic" => panic!("a bug of the application"),
+        "error" => return Err(Error::argument("main", "input", "not there", "a file of the application")),
         "sleep" => std::thread::sleep(Duration::from_secs(600)),
         "memory" => limit(Resource::As, in_use() + (env("FAULT_MIB").parse().unwrap_or(0) << 20)),
         "descriptors" => limit(Resource::Nofile, open_descriptors()),
@@ -84,6 +85,7 @@ fn at(moment: &str) {
         }
         other => panic!("no fault {other:?}"),
     }
+    Ok(())
 }
 
 fn become_nobody() {
@@ -117,31 +119,39 @@ fn open_descriptors() -> u64 {
 /// Runs the program. As at a return from `main`, everything of it is dropped before the process ends.
 pub(crate) fn main() {
     let outcome = run();
+    // As an application that catches the error and goes on with something else.
+    if outcome.is_err() && env("LIVES_ON") == env(ROLE) {
+        std::thread::sleep(Duration::from_secs(600));
+    }
     std::process::exit(if outcome.is_ok() { 0 } else { 7 });
 }
 
 fn run() -> Result<()> {
     say("pid", &std::process::id().to_string());
-    at("before");
+    at("before")?;
     let builder = Builder::from_env()?;
     let world = step("init", || {
         if env("FAULT_AT") != "init" {
             return builder.init();
         }
         let boot = symm::bootstrap::start(builder.clone().config_mut())?;
-        at("init");
+        at("init")?;
         builder.init_over(boot)
     })?;
     let team = world.team().clone();
     let stream = world.stream()?;
-    at("rendezvous");
+    at("rendezvous")?;
     let words = env("TENSOR_WORDS").parse().unwrap_or(1 << 14);
     let handle = step("rendezvous", || meet(&team, words))?;
     let input = world.local(DType::U32, team.world_size())?;
     let work = |round| exchange(&team, &stream, (&handle, &input.span()), round);
-    work(1)?;
-    at("operation");
-    match step("operation", || work(2)) {
+    // Who ends or stops after the first may do so before the others are through with it, or before what it sent is there.
+    let both = || {
+        work(1)?;
+        at("operation")?;
+        work(2)
+    };
+    match step("operation", both) {
         Err(_) if env("RECOVER") == "1" => {
             recover(&team)?;
             for round in 3..6 {
@@ -153,12 +163,12 @@ fn run() -> Result<()> {
         }
         other => other?,
     }
-    at("between");
+    at("between")?;
     if env("FAULT_AT") == "between" {
         between(&team);
         step("between", || work(7))?;
     }
-    at("finalize");
+    at("finalize")?;
     say("strangers", &world.stats().strangers.to_string());
     step("finalize", || world.finalize())?;
     assert_eq!(world.stats().failed, [], "nobody failed");
@@ -200,6 +210,12 @@ fn survive(world: &World, handle: &Handle, input: &Local) -> Result<()> {
         });
         match worked {
             Ok(()) if team.world_size() == survivors => break,
+            // Nobody but those two dies on purpose.
+            _ if team.world_size() < survivors => {
+                return step("survivors", || {
+                    Err(Error::argument("view", "members", format!("{:?}", team.members()), survivors))
+                });
+            }
             Ok(()) | Err(Error::PeerFailed { .. }) => {}
             Err(e) => return step("work", || Err(e)),
         }

@@ -2,6 +2,7 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::mailbox::Mailbox;
 use super::{Bootstrap, Liveness, Message, Presence, Tag};
@@ -16,20 +17,30 @@ pub fn local(n: usize) -> Vec<Arc<dyn Bootstrap>> {
 
 /// A PE that is a thread (or a few) of this process.
 ///
-/// As with processes, an end that is dropped without [`close`](Bootstrap::close) is a death: its peers get
+/// As with processes, an end that is dropped without [`close`](Bootstrap::close) or [`abandon`](Bootstrap::abandon) is a death: its peers get
 /// [`Error::PeerFailed`], so a thread that panics takes nobody into a timeout.
 #[derive(Debug)]
 pub struct Local {
     pe: Pe,
     /// Every PE's mailbox, in PE order.
     boxes: Arc<[Mailbox]>,
+    /// Gave the job up, so that its end is proven only when its last owner is gone: operations may still be queued.
+    abandoned: AtomicBool,
 }
 
 impl Local {
     /// A world of `n` PEs, in PE order.
     pub fn world(n: usize) -> Vec<Arc<Local>> {
         let boxes: Arc<[Mailbox]> = (0..n).map(|_| Mailbox::new(n)).collect();
-        (0..n).map(|i| Arc::new(Local { pe: Pe::from(i), boxes: Arc::clone(&boxes) })).collect()
+        (0..n)
+            .map(|i| {
+                Arc::new(Local {
+                    pe: Pe::from(i),
+                    boxes: Arc::clone(&boxes),
+                    abandoned: AtomicBool::new(false),
+                })
+            })
+            .collect()
     }
 
     /// Ends this PE as `kill -9` would: peers' observers are told, their `recv` of missing messages gives
@@ -45,11 +56,18 @@ impl Local {
         &self.boxes[self.pe.index()]
     }
 
-    fn end(&self, why: &'static str, tell: impl Fn(&Mailbox, Pe)) {
-        if self.mine().close(why) {
-            let others = self.boxes.iter().enumerate().filter(|(i, _)| *i != self.pe.index());
-            others.for_each(|(_, peer)| tell(peer, self.pe));
+    /// Closes this PE's own end and tells the others; `false` if it was closed before.
+    fn end(&self, why: &'static str, tell: impl Fn(&Mailbox, Pe)) -> bool {
+        let first = self.mine().close(why);
+        if first {
+            self.tell_all(tell);
         }
+        first
+    }
+
+    fn tell_all(&self, tell: impl Fn(&Mailbox, Pe)) {
+        let others = self.boxes.iter().enumerate().filter(|(i, _)| *i != self.pe.index());
+        others.for_each(|(_, peer)| tell(peer, self.pe));
     }
 }
 
@@ -102,6 +120,10 @@ impl Bootstrap for Local {
         self.mine().failed()
     }
 
+    fn failure(&self, pe: Pe) -> Option<String> {
+        self.mine().failure(pe)
+    }
+
     // One that said goodbye may still have operations queued, and its process goes on.
     fn ended(&self) -> Vec<Pe> {
         self.mine().ended()
@@ -110,10 +132,23 @@ impl Bootstrap for Local {
     fn close(&self) {
         self.end("the bootstrap is closed", |peer, me| peer.peer_left(me));
     }
+
+    fn abandon(&self, why: &str) {
+        if self.end("this PE gave the job up", |peer, me| {
+            peer.peer_failed(me, why);
+        }) {
+            self.abandoned.store(true, Ordering::Release);
+        }
+    }
 }
 
 impl Drop for Local {
     fn drop(&mut self) {
         self.die();
+        if self.abandoned.load(Ordering::Acquire) {
+            self.tell_all(|peer, me| {
+                peer.peer_ended(me);
+            });
+        }
     }
 }

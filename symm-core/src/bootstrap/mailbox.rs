@@ -23,6 +23,8 @@ enum Gone {
 struct State {
     /// Peers that are gone; a large world has few of them.
     gone: BTreeMap<Pe, Gone>,
+    /// What peers said that are about to fail.
+    parting: BTreeMap<Pe, String>,
     /// Peers whose end is proven.
     ended: BTreeSet<Pe>,
     messages: HashMap<(Pe, Tag), VecDeque<Message>>,
@@ -102,11 +104,11 @@ impl Mailbox {
             if let Some(e) = &s.broken {
                 return Err(e.clone());
             }
-            gone("recv", &s, from)?;
+            gone(&s, from)?;
             if !among.is_empty() {
                 // One that said goodbye had done its part.
                 let failed = |(pe, how): &(&Pe, &Gone)| matches!(how, Gone::Failed(_)) && among.contains(pe);
-                s.gone.iter().find(failed).map_or(Ok(()), |(pe, _)| gone("recv", &s, *pe))?;
+                s.gone.iter().find(failed).map_or(Ok(()), |(pe, _)| gone(&s, *pe))?;
             }
             let left = deadline.left();
             if left.is_zero() {
@@ -139,7 +141,7 @@ impl Mailbox {
         }
         match &s.broken {
             Some(e) => Err(e.clone()),
-            None => gone("send", &s, to),
+            None => gone(&s, to),
         }
     }
 
@@ -150,7 +152,7 @@ impl Mailbox {
             if let Some(why) = s.closed {
                 return Err(Error::Bootstrap { call, why: why.to_owned() });
             }
-            gone(call, &s, pe)?;
+            gone(&s, pe)?;
             let left = deadline.left();
             if left.is_zero() {
                 return Ok(());
@@ -273,6 +275,20 @@ impl Mailbox {
         self.failures().into_iter().map(|(pe, _)| pe).collect()
     }
 
+    /// `pe` has said that it gives up, and why; it fails a little later.
+    pub(super) fn peer_parts(&self, pe: Pe, why: &str) {
+        self.lock().parting.insert(pe, why.to_owned());
+    }
+
+    /// See [`Bootstrap::failure`](super::Bootstrap::failure). Others may tell of a failure before it counts here.
+    pub(super) fn failure(&self, pe: Pe) -> Option<String> {
+        let s = self.lock();
+        match s.gone.get(&pe) {
+            Some(Gone::Failed(why)) => Some(why.clone()),
+            _ => s.parting.get(&pe).cloned(),
+        }
+    }
+
     /// PEs that are gone without a goodbye, and how that was noticed.
     pub(super) fn failures(&self) -> Vec<(Pe, String)> {
         failures(&self.lock())
@@ -303,12 +319,10 @@ fn failures(s: &State) -> Vec<(Pe, String)> {
     failed.collect()
 }
 
-fn gone(call: &'static str, s: &State, pe: Pe) -> Result<()> {
+fn gone(s: &State, pe: Pe) -> Result<()> {
     match s.gone.get(&pe) {
         None => Ok(()),
-        Some(Gone::Left) => {
-            Err(Error::Bootstrap { call, why: format!("PE {pe} left the job (it said goodbye)") })
-        }
+        Some(Gone::Left) => Err(Error::PeerFailed { pe, why: "it left the job: it said goodbye".to_owned() }),
         Some(Gone::Failed(why)) => Err(Error::PeerFailed { pe, why: why.clone() }),
     }
 }

@@ -30,13 +30,14 @@ use crate::pe::Pe;
 /// How long a PE whose start failed stays where others can reach it.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// Called before a start that failed on this PE with `error` is given up. Most such errors are met by all PEs alike, each at
-/// its own time: one that left at once would be what the others report, instead of the cause.
-pub(crate) fn linger(error: &Error) {
+/// Gives up a start that failed on this PE with `error`. Most such errors are met by all PEs alike, each at its own time: one
+/// that left at once would be what the others report, instead of the cause.
+pub(crate) fn give_up(boot: &dyn Bootstrap, error: &Error) {
     let own = matches!(error, Error::System { .. } | Error::Setting { .. } | Error::InvalidArgument { .. });
     if !own {
         std::thread::sleep(LINGER);
     }
+    boot.abandon(&format!("its start failed: {error}"));
 }
 
 /// Names one message between two PEs: the team it belongs to and a counter of that team.
@@ -68,7 +69,7 @@ pub enum Presence {
     Past,
 }
 
-/// Is told of PEs whose connection closed without a goodbye.
+/// Is told of PEs that are gone without a goodbye: their connection closed, or they gave the job up.
 pub trait Liveness: Send + Sync {
     /// `pe` is gone. Called once for each PE, from a thread of the bootstrap; must not block.
     fn failed(&self, pe: Pe, why: &str);
@@ -90,8 +91,8 @@ pub trait Bootstrap: Debug + Send + Sync {
     /// Sends one message. Does not wait for the receiver to ask for it.
     ///
     /// # Errors
-    /// [`PeerFailed`](crate::Error::PeerFailed) if `to` is gone; [`Bootstrap`](crate::Error::Bootstrap) or
-    /// [`System`](crate::Error::System) if the message cannot be sent.
+    /// [`PeerFailed`](crate::Error::PeerFailed) if `to` is gone, by failure or with a goodbye;
+    /// [`Bootstrap`](crate::Error::Bootstrap) or [`System`](crate::Error::System) if the message cannot be sent.
     fn send(&self, to: Pe, tag: Tag, payload: &[u8], fds: &[BorrowedFd<'_>]) -> Result<()>;
 
     /// Takes the oldest message from `from` with `tag`, waiting for it until `deadline`.
@@ -134,6 +135,12 @@ pub trait Bootstrap: Debug + Send + Sync {
     /// PEs known to be gone without a goodbye, in ascending order.
     fn failed(&self) -> Vec<Pe>;
 
+    /// How the failure of `pe` was noticed, or what it said of it; `None` if neither is known.
+    fn failure(&self, pe: Pe) -> Option<String> {
+        let _ = pe;
+        None
+    }
+
     /// PEs whose end is proven, with or without a goodbye, in ascending order: the connection is closed and, where the
     /// system shows it (a process of this host), the process is gone, and with it its mappings and device files. A child
     /// that inherited a connection, or a process that closed its own, is no proof.
@@ -142,5 +149,12 @@ pub trait Bootstrap: Debug + Send + Sync {
     }
 
     /// Says goodbye to everybody and closes: peers do not report this PE as failed. Idempotent.
+    ///
+    /// A world says it at the end of a `finalize` to which all came, so nobody can still wait for this PE.
     fn close(&self);
+
+    /// Closes without a goodbye: peers report this PE as failed, within a second, with `why`. Does not wait for anybody; messages
+    /// that are not with the system yet are lost. The process may live on, so this proves no [end](Self::ended). Idempotent;
+    /// nothing after [`close`](Self::close).
+    fn abandon(&self, why: &str);
 }

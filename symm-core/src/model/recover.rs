@@ -147,11 +147,10 @@ pub(crate) fn recover<B: Backend>(team: &TeamInner<B>) -> Result<()> {
     let _ = team.failure();
     world.backend.clear_status(&team.status)?;
     team.noted.store(false, Ordering::Release);
-    for pe in world.boot.failed() {
-        if team.group.members().contains(&pe) {
-            world.peer_failed(pe);
-            return Err(Error::PeerFailed { pe, why: "its connection closed".to_owned() });
-        }
+    if let Some(failed) = world.failed_of(team.group.members()) {
+        failed.pe().into_iter().for_each(|pe| world.peer_failed(pe));
+        return Err(failed);
     }
+    world.counters.recovered();
     Ok(())
 }

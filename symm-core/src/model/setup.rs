@@ -122,7 +122,9 @@ impl<B: Backend> Setup<'_, B> {
     pub(crate) fn first_failure(&self, offers: &[Offer]) -> Result<()> {
         for (offer, pe) in offers.iter().zip(self.group.members()) {
             if let Some((stage, why)) = &offer.failed {
-                return Err(Error::Setup { op: self.op, pe: *pe, stage: stage.clone(), why: why.clone() });
+                let error = Error::Setup { op: self.op, pe: *pe, stage: stage.clone(), why: why.clone() };
+                self.world.counters.note(&error);
+                return Err(error);
             }
         }
         Ok(())
@@ -218,7 +220,9 @@ impl<B: Backend> Setup<'_, B> {
         let all: Vec<Option<(String, String)>> = self.gather(Step::Agree, &said)?;
         for (said, pe) in all.into_iter().zip(self.group.members()) {
             if let Some((stage, why)) = said {
-                return Err(Error::Setup { op: self.op, pe: *pe, stage, why });
+                let error = Error::Setup { op: self.op, pe: *pe, stage, why };
+                self.world.counters.note(&error);
+                return Err(error);
             }
         }
         mine

@@ -121,6 +121,8 @@ pub(crate) struct Counters {
     timeouts: Lock<BTreeMap<Pe, u64>>,
     /// Each sentence once.
     fallbacks: Lock<BTreeSet<String>>,
+    /// What this PE met last and has not recovered from.
+    last: Lock<Option<String>>,
 }
 
 impl Counters {
@@ -130,6 +132,7 @@ impl Counters {
             rendezvous: Lock::default(),
             timeouts: Lock::default(),
             fallbacks: Lock::default(),
+            last: Lock::default(),
         }
     }
 
@@ -150,6 +153,17 @@ impl Counters {
             let mut timeouts = self.timeouts.lock();
             late.iter().for_each(|pe| *timeouts.entry(*pe).or_default() += 1);
         }
+        *self.last.lock() = Some(error.to_string());
+    }
+
+    /// The team that failed works again, or those that are left go on without it.
+    pub(crate) fn recovered(&self) {
+        *self.last.lock() = None;
+    }
+
+    /// The last error that was noted since the last recovery.
+    pub(crate) fn last(&self) -> Option<String> {
+        self.last.lock().clone()
     }
 
     /// Something is done instead of something better.

@@ -60,6 +60,7 @@ impl<B: Backend> TeamInner<B> {
             None => Ok(()),
             Some(f) => {
                 let error = f.to_error(self.world.backend.name(), self.group.members());
+                let error = self.world.explained(error);
                 if !self.noted.swap(true, Ordering::AcqRel) {
                     self.world.counters.note(&error);
                 }
@@ -132,10 +133,8 @@ impl<B: Backend> Team<B> {
             teams.push(Arc::downgrade(&inner));
         }
         // A member may have died between the exchange above and the registration.
-        for pe in world.boot.failed() {
-            if inner.group.members().contains(&pe) {
-                return Err(Error::PeerFailed { pe, why: "its connection closed".to_owned() });
-            }
+        if let Some(failed) = world.failed_of(inner.group.members()) {
+            return Err(failed);
         }
         Ok(Team { inner, context })
     }
@@ -322,7 +321,8 @@ impl<B: Backend> Team<B> {
     /// Over the members of this team that live. `gone` may differ between them, and be empty.
     ///
     /// # Errors
-    /// [`Error::Timeout`] naming PEs of `gone` that have not ended, or members that did not come (it may be called again);
+    /// [`Error::Timeout`] naming PEs that failed, or are in `gone`, and have not ended, or members that did not come (it may be
+    /// called again);
     /// [`Error::PeerFailed`] naming this PE if the others went on without it; [`Error::InvalidArgument`] if `gone` has
     /// this PE or no member; [`Error::Unsupported`] where the backend lacks `WITHOUT`.
     #[doc(alias("ncclCommShrink", "MPIX_Comm_shrink"))]
@@ -346,6 +346,7 @@ impl<B: Backend> Team<B> {
                 Err(Error::PeerFailed { .. }) if !deadline.passed() => {}
                 Ok(team) => {
                     self.inner.superseded.store(true, Ordering::Release);
+                    world.counters.recovered();
                     return Ok(team);
                 }
                 Err(e) => return Err(e),

@@ -103,9 +103,27 @@ impl Lineage {
     /// Agrees on a view after the last one, without the PEs of `gone` and whoever else has ended.
     ///
     /// # Errors
-    /// [`Error::Timeout`] naming members that did not call it, or PEs of `gone` that have not ended;
+    /// [`Error::Timeout`] naming PEs of `gone`, or others that failed, that have not ended; else members that did not call it;
     /// [`Error::PeerFailed`] naming this PE if the others go on without it.
     pub(crate) fn next(&self, gone: &[Pe], deadline: Deadline) -> Result<View> {
+        self.try_next(gone, deadline).map_err(|e| match e {
+            // Whoever decides waits for them, and the others wait for whoever decides.
+            Error::Timeout { .. } => {
+                let (view, ended) = (self.view(), self.boot.ended());
+                let failed = self.boot.failed().into_iter();
+                let alive: Vec<Pe> =
+                    failed.filter(|pe| view.members.contains(pe) && !ended.contains(pe)).collect();
+                if alive.is_empty() {
+                    e
+                } else {
+                    timeout("end of process", alive, view.members.len(), deadline)
+                }
+            }
+            e => e,
+        })
+    }
+
+    fn try_next(&self, gone: &[Pe], deadline: Deadline) -> Result<View> {
         let mut progress = self.progress.lock();
         let me = self.boot.pe();
         self.await_end(gone, deadline)?;

@@ -17,7 +17,7 @@ use super::stats::{Counters, Stats};
 use super::stream::Stream;
 use super::team::{Team, TeamInner};
 use crate::backend::{Backend, Reach, Records};
-use crate::bootstrap::{Bootstrap, Group, Liveness, linger};
+use crate::bootstrap::{Bootstrap, Group, Liveness, give_up};
 use crate::capability::Capabilities;
 use crate::config::Config;
 use crate::deadline::Deadline;
@@ -67,12 +67,14 @@ impl<B: Backend> WorldInner<B> {
     pub(crate) fn take(&self, r#use: Use, bytes: usize) -> Result<Block<B>> {
         self.sweep();
         let block = self.memory.lock().take(&self.backend, r#use, bytes);
-        block.map_err(|e| match e {
-            Error::OutOfMemory { requested, why, .. } => {
-                Error::OutOfMemory { requested, why, holders: self.retirement.lock().holders() }
-            }
-            e => e,
-        })
+        block
+            .map_err(|e| match e {
+                Error::OutOfMemory { requested, why, .. } => {
+                    Error::OutOfMemory { requested, why, holders: self.retirement.lock().holders() }
+                }
+                e => e,
+            })
+            .inspect_err(|e| self.counters.note(e))
     }
 
     pub(crate) fn give(&self, r#use: Use, block: Block<B>) {
@@ -133,6 +135,31 @@ impl<B: Backend> WorldInner<B> {
         fnv(hash, &count.to_le_bytes())
     }
 
+    /// The first member that has failed, as the error to return.
+    pub(crate) fn failed_of(&self, members: &[Pe]) -> Option<Error> {
+        let pe = self.boot.failed().into_iter().find(|pe| members.contains(pe))?;
+        Some(self.explained(Error::PeerFailed { pe, why: "its connection closed".to_owned() }))
+    }
+
+    /// A status word has no room for how a peer's failure was noticed; the bootstrap knows.
+    pub(crate) fn explained(&self, error: Error) -> Error {
+        match error {
+            Error::PeerFailed { pe, why } => {
+                Error::PeerFailed { pe, why: self.boot.failure(pe).unwrap_or(why) }
+            }
+            e => e,
+        }
+    }
+
+    /// How this PE leaves if nobody finalized its world.
+    fn unfinished(&self) -> String {
+        if std::thread::panicking() {
+            return "it panicked".to_owned();
+        }
+        let last = self.counters.last().map_or_else(String::new, |e| format!("; its last error: {e}"));
+        format!("it dropped its World without finalize{last}")
+    }
+
     pub(crate) fn peer_failed(&self, pe: Pe) {
         let teams: Vec<_> = self.teams.lock().iter().filter_map(Weak::upgrade).collect();
         for team in teams {
@@ -148,11 +175,9 @@ impl<B: Backend> WorldInner<B> {
 
 impl<B: Backend> Drop for WorldInner<B> {
     fn drop(&mut self) {
-        // Leaving without `finalize` is no failure, and a goodbye says so. A panic is one: without a goodbye the end of the
-        // connection tells the peers, in running waits too.
-        if !std::thread::panicking() {
-            self.boot.close();
-        }
+        // Nothing after `finalize`. Without it the others may still need this PE, whether it panics, returns an error from
+        // `main` or merely ends early: they are told, in running waits too.
+        self.boot.abandon(&self.unfinished());
     }
 }
 
@@ -210,8 +235,8 @@ impl<B: Backend> World<B> {
         let began = Instant::now();
         let everybody: Vec<Pe> = (0..boot.n_pes()).map(Pe::from).collect();
         let group = Group::new(boot.clone(), INIT_TEAM, everybody.clone())?;
-        compare_settings(&group, &config).inspect_err(linger)?;
-        let backend = open(&boot, &config).inspect_err(linger)?;
+        compare_settings(&group, &config).inspect_err(|e| give_up(&*boot, e))?;
+        let backend = open(&boot, &config).inspect_err(|e| give_up(&*boot, e))?;
         let inner = Arc::new(WorldInner {
             backend,
             boot: boot.clone(),
@@ -225,7 +250,7 @@ impl<B: Backend> World<B> {
             opened: OnceLock::new(),
             config,
         });
-        let team = Team::create(&inner, WORLD_TEAM, everybody).inspect_err(linger)?;
+        let team = Team::create(&inner, WORLD_TEAM, everybody).inspect_err(|e| give_up(&*boot, e))?;
         boot.watch(Arc::new(Watch(Arc::downgrade(&inner))));
         inner.opened.get_or_init(|| began.elapsed());
         log::debug!("PE {}: world of {} PEs over {}", boot.pe(), boot.n_pes(), inner.backend.name());
@@ -328,15 +353,18 @@ impl<B: Backend> World<B> {
         self.inner.retirement.lock().len()
     }
 
-    /// Ends the world: meets all PEs, ends the backend, says goodbye.
+    /// Ends the world: meets all PEs, ends the backend, says goodbye. Nothing else says it: a PE whose world is dropped without
+    /// this, as by a `main` that returns an error, has failed, and the others get [`Error::PeerFailed`] with that reason and its
+    /// last error within a second, in running waits too.
     ///
     /// # Collective
     /// Over all PEs, once, after the streams were synchronised; after [`Team::without`] on the world's team over the members
     /// of its last view. Later calls on anything of this world return
-    /// [`Error::Finalized`]. Leaving without it is legal: the last owner's drop says goodbye.
+    /// [`Error::Finalized`].
     ///
     /// # Errors
-    /// [`Error::Timeout`] or [`Error::PeerFailed`] if not everybody came; the world is closed all the same.
+    /// [`Error::Timeout`] or [`Error::PeerFailed`] if not everybody came; the world is closed all the same, and PEs that did not
+    /// come get [`Error::PeerFailed`] for this one.
     #[doc(alias("nvshmem_finalize", "MPI_Finalize"))]
     pub fn finalize(&self) -> Result<()> {
         if self.inner.finalized.swap(true, Ordering::AcqRel) {
@@ -352,7 +380,10 @@ impl<B: Backend> World<B> {
         let ended = self.inner.backend.finalize();
         // A PE says goodbye only when nobody can still be sending to it.
         let met = met.and_then(|()| meet());
-        self.inner.boot.close();
+        match &met {
+            Ok(()) => self.inner.boot.close(),
+            Err(e) => self.inner.boot.abandon(&format!("its finalize failed: {e}")),
+        }
         drop(self.inner.backend.released());
         if self.inner.config.stats {
             // Asked for by whoever set it, as the one thing that the library prints. A closed stderr is no failure.

@@ -38,13 +38,24 @@ pub(crate) struct Watch {
     limit: Duration,
     /// Set when the first wait begins: the deadline counts from when the stream reaches the operation.
     deadline: Option<Deadline>,
-    /// How much of it is in the book of waits.
+    /// How much of it is in the book of waits, and for whom it was noted last.
     noted: Duration,
+    noted_for: Option<Pe>,
+    /// How long the operation had waited when it began to wait for that one.
+    began: Duration,
 }
 
 impl Watch {
     pub(crate) fn new(status: &Status, op: u64, limit: Duration) -> Self {
-        Watch { status: status.clone(), op, limit, deadline: None, noted: Duration::ZERO }
+        Watch {
+            status: status.clone(),
+            op,
+            limit,
+            deadline: None,
+            noted: Duration::ZERO,
+            noted_for: None,
+            began: Duration::ZERO,
+        }
     }
 
     /// Whether the team has failed, so that the operation does nothing more.
@@ -72,8 +83,17 @@ impl Watch {
             return Poll::Pending;
         }
         let late = late();
-        let (more, first) = (waited.saturating_sub(self.noted), self.noted.is_zero());
-        core.waits().add(late.pe, more, waited, first);
+        // Whoever is late next has a wait of its own, which begins where the last one ended.
+        if self.noted_for != Some(late.pe) {
+            self.began = self.noted;
+        }
+        let first = self.noted_for.replace(late.pe) != Some(late.pe);
+        core.waits().add(
+            late.pe,
+            waited.saturating_sub(self.noted),
+            waited.saturating_sub(self.began),
+            first,
+        );
         self.noted = waited;
         if let Some(cause) = aborted(&self.status) {
             self.fail_for(core, cause, late);

@@ -21,6 +21,7 @@ const GOODBYE: u16 = 2;
 const GONE: u16 = 3;
 const ASK: u16 = 4;
 const ANSWER: u16 = 5;
+const ABANDON: u16 = 6;
 
 /// Longest text that says how a PE went.
 const MAX_WHY: usize = 512;
@@ -37,6 +38,17 @@ pub(super) fn goodbye() -> [u8; HEADER_BYTES] {
     header(GOODBYE, 0, 0, Tag { team: 0, seq: 0 })
 }
 
+/// Header and payload of the frame with which a PE says that it gives the job up, and why.
+pub(super) fn abandon(why: &str) -> ([u8; HEADER_BYTES], &[u8]) {
+    let why = cut(why);
+    (header(ABANDON, 0, why.len() as u64, Tag { team: 0, seq: 0 }), why)
+}
+
+/// As much of a text as a frame carries.
+fn cut(why: &str) -> &[u8] {
+    &why.as_bytes()[..why.floor_char_boundary(MAX_WHY)]
+}
+
 /// What a PE tells the others of one that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Gone {
@@ -50,11 +62,10 @@ pub(super) struct Gone {
 impl Gone {
     /// Header and payload.
     pub(super) fn encode(&self) -> ([u8; HEADER_BYTES], Vec<u8>) {
-        let why = self.failed.as_deref().unwrap_or_default();
-        let cut = (0..=why.len().min(MAX_WHY)).rev().find(|i| why.is_char_boundary(*i)).unwrap_or(0);
+        let why = cut(self.failed.as_deref().unwrap_or_default());
         let flags = u64::from(self.failed.is_some()) | u64::from(self.ended) << 1;
         let tag = Tag { team: u64::from(self.pe.0), seq: flags };
-        (header(GONE, 0, cut as u64, tag), why.as_bytes()[..cut].to_vec())
+        (header(GONE, 0, why.len() as u64, tag), why.to_vec())
     }
 }
 
@@ -107,6 +118,7 @@ fn at<const N: usize>(h: &[u8; HEADER_BYTES], from: usize) -> [u8; N] {
 pub(super) enum Frame {
     Message(Tag, Message),
     Goodbye,
+    Abandon(String),
     Gone(Gone),
     Ask(Tag),
     Answer(Tag, Presence),
@@ -185,7 +197,7 @@ impl Reader {
         let most = match kind {
             MESSAGE => MAX_PAYLOAD,
             GOODBYE | ASK => 0,
-            GONE => MAX_WHY,
+            GONE | ABANDON => MAX_WHY,
             ANSWER => 4 + 4 * MAX_WAITS,
             _ => return Err(format!("it sent a frame of unknown kind {kind}")),
         };
@@ -216,6 +228,7 @@ impl Partial {
         Ok(match kind {
             GOODBYE => Frame::Goodbye,
             ASK => Frame::Ask(tag),
+            ABANDON => Frame::Abandon(String::from_utf8_lossy(&payload).into_owned()),
             GONE => {
                 let why = String::from_utf8_lossy(&payload).into_owned();
                 let pe =
@@ -274,6 +287,12 @@ mod tests {
         }
         let long = Gone { pe: Pe(9), failed: Some("ä".repeat(MAX_WHY)), ended: false };
         assert_eq!(long.encode().1.len(), MAX_WHY);
+        for why in ["", "its memory ran out", &"ä".repeat(MAX_WHY)] {
+            let (header, payload) = abandon(why);
+            assert!(
+                matches!(one(header, payload), Frame::Abandon(w) if why.starts_with(&w) && w.len() >= why.len().min(MAX_WHY))
+            );
+        }
         for presence in [Presence::NotYet, Presence::Past, Presence::WaitsFor(vec![Pe(3), Pe(1)])] {
             let (header, payload) = answer(tag, &presence);
             assert!(matches!(one(header, &payload), Frame::Answer(t, p) if t == tag && p == presence));

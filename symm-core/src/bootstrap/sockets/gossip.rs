@@ -12,8 +12,9 @@ use crate::bootstrap::group::FLAT;
 use crate::error::Error;
 use crate::pe::Pe;
 
-/// How long a connection to a PE that others have seen go may still stand: until what it sent last has been read.
-const SUSPICION: Duration = Duration::from_millis(200);
+/// How long a connection to a PE that others have seen go may still stand: until what it sent last has been read. And how
+/// long the failure of one that gave up waits for what made it give up to be seen here.
+pub(super) const SUSPICION: Duration = Duration::from_millis(200);
 
 impl Io {
     /// A peer was found to be gone without a goodbye.
@@ -75,7 +76,7 @@ impl Io {
         let (due, later): (Vec<_>, Vec<_>) = all.into_iter().partition(|(at, ..)| *at <= now);
         self.suspects = later;
         for (_, pe, why) in due {
-            self.gone(pe, &why);
+            self.given_up(pe, &why);
         }
     }
 

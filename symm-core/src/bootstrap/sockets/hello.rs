@@ -17,7 +17,7 @@ use crate::pe::Pe;
 
 const MAGIC: [u8; 8] = *b"symmboot";
 /// Version of the handshake and the frames after it.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 /// Longest job name, as [`Config::check`](crate::Config::check) has it.
 const JOB_BYTES: usize = 64;
 /// Bytes of a [`Hello`].

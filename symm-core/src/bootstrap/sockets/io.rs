@@ -19,6 +19,7 @@ use super::Shared;
 use super::dial::Dial;
 use super::doors::{VISIT_LIMIT, Visitor, other};
 use super::frame::{self, Frame, MAX_FDS, Reader};
+use super::gossip::SUSPICION;
 use crate::pe::Pe;
 
 /// What an event is about: a kind in the high bits, and a PE, a visitor's number or a door's.
@@ -41,10 +42,22 @@ const READ_WRITE: EventFlags = EventFlags::IN.union(EventFlags::OUT);
 pub(super) struct Conn {
     socket: Arc<OwnedFd>,
     reader: Reader,
-    said_goodbye: bool,
+    parting: Parting,
     pub(super) open: bool,
     /// Readable once the peer's process is gone: a child that it forked may hold its connections open.
     pidfd: Option<OwnedFd>,
+}
+
+/// What the peer said before its end.
+enum Parting {
+    /// Nothing: an end is a death.
+    None,
+    Goodbye,
+    /// That it gave the job up, and why. It counts as failed once `due` has passed.
+    Abandon {
+        due: Instant,
+        why: String,
+    },
 }
 
 /// How far reading got.
@@ -139,7 +152,7 @@ impl Io {
     fn lost(&mut self, why: &str) {
         for i in 0..self.shared.n_pes() {
             if Pe::from(i) != self.shared.pe {
-                self.gone(Pe::from(i), why);
+                self.given_up(Pe::from(i), why);
             }
         }
     }
@@ -161,7 +174,7 @@ impl Io {
             }
         }
         let reader = Reader::default();
-        let conn = Conn { socket: Arc::clone(&socket), reader, said_goodbye: false, open: true, pidfd };
+        let conn = Conn { socket: Arc::clone(&socket), reader, parting: Parting::None, open: true, pidfd };
         self.conns.insert(pe, conn);
         if s.link(pe).open(&socket) {
             s.arm(pe, &socket);
@@ -198,7 +211,7 @@ impl Io {
     }
 
     fn read(&mut self, from: Pe) -> Read {
-        let Some(Conn { socket, reader, said_goodbye, .. }) = self.conns.get_mut(&from) else {
+        let Some(Conn { socket, reader, parting, .. }) = self.conns.get_mut(&from) else {
             return Read::Dry;
         };
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
@@ -220,13 +233,14 @@ impl Io {
                 reader.add_fds(fds);
             }
         }
-        let (shared, mut told) = (&self.shared, Vec::new());
+        let (shared, mut told, mut abandoned) = (&self.shared, Vec::new(), None);
         let fed = reader.feed(&self.scratch[..bytes], &mut |frame| match frame {
             Frame::Message(tag, message) => shared.mailbox.deliver(from, tag, message),
             Frame::Goodbye => {
-                *said_goodbye = true;
+                *parting = Parting::Goodbye;
                 shared.mailbox.peer_left(from);
             }
+            Frame::Abandon(why) => abandoned = Some(why),
             Frame::Ask(tag) => {
                 let (header, payload) = frame::answer(tag, &shared.mailbox.presence(tag));
                 shared.post(from, &header, &payload);
@@ -234,6 +248,12 @@ impl Io {
             Frame::Answer(tag, presence) => shared.mailbox.answered(from, tag, presence),
             Frame::Gone(gone) => told.push(gone),
         });
+        if let (Some(why), Parting::None) = (abandoned, &*parting) {
+            let due = Instant::now() + SUSPICION;
+            *parting = Parting::Abandon { due, why: why.clone() };
+            self.shared.mailbox.peer_parts(from, &why);
+            self.suspects.push((due, from, why));
+        }
         for gone in told {
             self.hear_of(from, gone);
         }
@@ -273,10 +293,25 @@ impl Io {
         matches!(rustix::net::recv(&*conn.socket, &mut [0; 1], peek), Err(Errno::AGAIN))
     }
 
-    /// Ends what connects this PE with a peer that is gone; without a goodbye it has failed, and the others are told.
+    /// The connection to a peer ended. One that said why it would is given up a little later: what made it give up (a
+    /// death, a deadline, another PE's word in shared memory) is about to be seen here too, and is what users need to hear.
     pub(super) fn gone(&mut self, pe: Pe, why: &str) {
+        if let Some(Conn { open: true, parting: Parting::Abandon { due, .. }, socket, .. }) =
+            self.conns.get(&pe)
+            && Instant::now() < *due
+        {
+            // Until then its end would wake this thread again and again.
+            let _ = epoll::delete(&self.shared.epoll, socket);
+            return;
+        }
+        self.given_up(pe, why);
+    }
+
+    /// Ends what connects this PE with a peer that is gone; without a goodbye it has failed, and the others are told.
+    pub(super) fn given_up(&mut self, pe: Pe, why: &str) {
         let mut goodbye = false;
         let mut proven = true;
+        let mut why = why.to_owned();
         self.dials.remove(&pe);
         if let Some(conn) = self.conns.get_mut(&pe) {
             if !std::mem::replace(&mut conn.open, false) {
@@ -285,11 +320,16 @@ impl Io {
             // Descriptors and half a message that will never be whole.
             conn.reader = Reader::default();
             let _ = epoll::delete(&self.shared.epoll, &conn.socket);
-            (goodbye, proven) = (conn.said_goodbye, conn.pidfd.is_none());
+            proven = conn.pidfd.is_none();
+            match std::mem::replace(&mut conn.parting, Parting::None) {
+                Parting::None => {}
+                Parting::Goodbye => goodbye = true,
+                Parting::Abandon { why: said, .. } => why = said,
+            }
         }
         self.shared.link(pe).end();
         if !goodbye {
-            self.failed(pe, why);
+            self.failed(pe, &why);
         }
         if proven {
             self.ended(pe);

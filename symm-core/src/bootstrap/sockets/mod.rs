@@ -131,8 +131,8 @@ impl fmt::Debug for Whereabouts<'_> {
 /// Messages that a peer is slow to read wait in memory here, without a limit; one message has at most 1 GiB and 253
 /// descriptors.
 ///
-/// Dropping it without [`close`](Bootstrap::close) is a death to its peers, as is the end of the process: a PE that returns early because of
-/// an error does not look as if it had finished its work.
+/// Dropping it without [`close`](Bootstrap::close) or [`abandon`](Bootstrap::abandon) is a death to its peers, as is the end of
+/// the process.
 pub struct Sockets {
     shared: Arc<Shared>,
 }
@@ -252,7 +252,7 @@ impl Sockets {
                 errno: e.raw_os_error().unwrap_or(0),
                 text: e.to_string(),
             })?;
-            sockets.complete(&mine, deadline).inspect_err(super::linger)?;
+            sockets.complete(&mine, deadline).inspect_err(|e| super::give_up(&*sockets, e))?;
         }
         Ok(sockets)
     }
@@ -448,6 +448,10 @@ impl Bootstrap for Sockets {
         self.shared.mailbox.failed()
     }
 
+    fn failure(&self, pe: Pe) -> Option<String> {
+        self.shared.mailbox.failure(pe)
+    }
+
     fn ended(&self) -> Vec<Pe> {
         self.shared.mailbox.ended()
     }
@@ -464,6 +468,23 @@ impl Bootstrap for Sockets {
             s.post(*pe, &frame::goodbye(), &[]);
         }
         links.iter().for_each(|(_, link)| link.wait_drained(deadline));
+        self.end();
+    }
+
+    fn abandon(&self, why: &str) {
+        let s = &self.shared;
+        if !s.mailbox.close("this PE gave the job up") {
+            return;
+        }
+        let (header, payload) = frame::abandon(why);
+        for (pe, link) in &*locked(&s.links) {
+            // Where earlier frames still wait for room nothing can be said without waiting; the end says enough.
+            if link.settled()
+                && let Err(e) = link.send(&header, payload, &[])
+            {
+                log::trace!("PE {}: to PE {pe}: {e}", s.pe);
+            }
+        }
         self.end();
     }
 }
