@@ -66,6 +66,12 @@ fn a_layer_that_does_not_fit_says_how_many_tokens_would() {
     assert!(text(&out.stdout).contains("DOES NOT FIT; up to "), "{}", text(&out.stdout));
     assert_eq!(plan(&args("1G")).status.code(), Some(0));
     let most = json(&["--memory", "100M"])["limits"]["max_tokens"].to_string();
+    // This machine's own memory is no verdict on a plan: nobody said that the job runs here.
+    let mut large = DEEPSEEK;
+    large[3] = "100000000";
+    let out = plan(&large);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(text(&out.stdout).contains("would not fit here; up to "), "{}", text(&out.stdout));
     let with = |tokens: &str| {
         let mut args = args("100M");
         args[3] = tokens;

@@ -26,8 +26,19 @@ pub(super) fn all() -> Vec<Backend> {
     ["host", "cuda", "nvshmem"].into_iter().map(ask).collect()
 }
 
-pub(super) fn auto() -> Backend {
-    ask("auto")
+/// What `auto` takes, of the backends that were tried: one that cannot run here is taken all the same, and does not run.
+pub(super) fn auto(tried: &[Backend]) -> Backend {
+    judge(ask("auto"), tried)
+}
+
+fn judge(mut auto: Backend, tried: &[Backend]) -> Backend {
+    // Its own trial has one PE, which reaches itself where no two reach each other.
+    if let Some(taken) = tried.iter().find(|b| b.name == auto.name && !b.runs).filter(|_| auto.runs) {
+        auto.runs = false;
+        auto.capabilities.clear();
+        auto.why = format!("{}; but {} cannot run here: {}", auto.why, taken.name, taken.why);
+    }
+    auto
 }
 
 fn ask(name: &str) -> Backend {
@@ -85,4 +96,25 @@ fn ring(world: &World) -> Result<bool> {
     let got: Vec<u64> = stream.read(&inbox.span())?;
     stream.synchronize()?;
     Ok(got == [((me + w - 1) % w) as u64 + 7])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_does_not_run_where_what_it_takes_does_not() {
+        let backend = |name: &str, runs, why: &str| Backend {
+            name: name.to_owned(),
+            runs,
+            why: why.to_owned(),
+            capabilities: vec!["recover".to_owned()],
+        };
+        let auto = || backend("host", true, "host, because no PE found a GPU");
+        let fine = [backend("host", true, ""), backend("cuda", false, "no GPU")];
+        assert!(judge(auto(), &fine).runs);
+        let sick = judge(auto(), &[backend("host", false, "no sockets"), backend("cuda", true, "")]);
+        assert_eq!((sick.runs, sick.capabilities.len()), (false, 0));
+        assert_eq!(sick.why, "host, because no PE found a GPU; but host cannot run here: no sockets");
+    }
 }

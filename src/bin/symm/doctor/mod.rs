@@ -79,6 +79,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 fn find() -> Findings {
     let backends = backends::all();
+    let auto = backends::auto(&backends);
     Findings {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         features: features().map(str::to_owned).collect(),
@@ -90,7 +91,7 @@ fn find() -> Findings {
         launchers: launchers::all(),
         can_run: backends.iter().any(|b| b.runs),
         backends,
-        auto: backends::auto(),
+        auto,
     }
 }
 

@@ -52,7 +52,7 @@ fn write(t: &mut impl Write, found: &Findings) -> fmt::Result {
     if auto.runs {
         writeln!(t, "auto takes {}", auto.why)
     } else {
-        writeln!(t, "auto takes nothing: {}", short(&auto.why))
+        writeln!(t, "auto takes nothing that runs: {}", short(&auto.why))
     }
 }
 

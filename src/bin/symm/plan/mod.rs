@@ -21,7 +21,9 @@ use crate::cli::{EXIT_NO, memory};
 /// SYMM_SIGNAL_PAD_BYTES, SYMM_SIGNALS) count as they will in the job. The library has the same as a function,
 /// symm::moe::Layer::footprint.
 ///
-/// Exit status: 0, 2 for bad input, 1 if the layer does not fit the memory that --memory names.
+/// Without --memory the memory of this machine is compared as well, but only told: a plan is often for another one.
+///
+/// Exit status: 0; 1 if the layer does not fit the memory that --memory names; 2 for bad input.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Number of PEs
@@ -48,7 +50,7 @@ pub(crate) struct Args {
     /// Room for F times the rows of an even routing; default: for any routing
     #[arg(long, value_name = "F", allow_hyphen_values = true)]
     capacity_factor: Option<String>,
-    /// Memory of one PE, such as 80G; default: this machine's, shared by the PEs
+    /// Memory of one PE, such as 80G: not to fit it is exit status 1; default: this machine's, shared by the PEs
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     memory: Option<String>,
     /// What memory is rounded to: host (pages) or gpu (2 MiB)

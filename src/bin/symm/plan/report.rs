@@ -116,7 +116,11 @@ impl Report {
             return writeln!(t, "  memory    --memory BYTES says what a PE has");
         };
         let whose = if asked { "a PE has" } else { "this machine has for each PE" };
-        let verdict = if f.bytes() <= bytes { "fits" } else { "DOES NOT FIT" };
+        let verdict = match (f.bytes() <= bytes, asked) {
+            (true, _) => "fits",
+            (false, true) => "DOES NOT FIT",
+            (false, false) => "would not fit here",
+        };
         let most = match self.fitting {
             Some(tokens) => format!("up to {tokens} tokens a PE would"),
             None => "not even one token a PE would".to_owned(),

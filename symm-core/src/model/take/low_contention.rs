@@ -28,6 +28,15 @@ pub enum ReduceOp {
 ///
 /// Since copy engines are given their addresses beforehand, `input` must begin at the same byte of the allocation on every
 /// member. After a failure the output may hold anything.
+///
+/// # Ordering
+/// On a GPU a call gives the stream a launch that waits for the members, W copies, and a launch that ends the operation, three
+/// things where other operations are one. They keep the order of the stream and of the context like any operation; beyond that:
+/// - Threads that share a stream must not call at the same time: what another thread enqueues between the three would run
+///   between them, and a second low-contention call there would be taken for a part of this one.
+/// - Nothing stops the copies: they run although the first launch found a failure, which the last one reports.
+/// - They see what each member's stream had written to its `input` before its own call. What *peers* put there needs a signal or
+///   a barrier on that member first, as for every other operation; copies wait for no signal by themselves.
 impl<B: Backend> Context<B> {
     /// Every member's `input` in rank order to this PE's `output`.
     ///

@@ -30,7 +30,8 @@ pub struct TileReduce<'a, B: Backend> {
     pub input: &'a Handle<B>,
     /// The tile in `input`.
     pub in_tile: Tile,
-    /// Holds the tile that the root writes: memory of this PE outside the input's tiles.
+    /// Holds the tile that the root writes. That tile, from its first to its last element, lies in memory of this PE outside all
+    /// of `input`, not only its tiles; so it does on ranks that write nothing.
     pub output: &'a Span<B>,
     /// The tile in `output`, with the rows and columns of `in_tile`.
     pub out_tile: Tile,
