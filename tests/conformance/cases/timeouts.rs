@@ -232,3 +232,34 @@ fn recover(ctx: &Ctx) -> Outcome {
     ctx.stream.synchronize()?;
     Ok(())
 }
+
+/// Deadline of operations that [`without_the_last`] lets pass.
+pub(super) const LIMIT: Duration = Duration::from_millis(300);
+
+/// The last PE does not come to the operation `op`, which `enqueue` gives this case's stream with [`LIMIT`]: the others say so,
+/// it learns that it is too late, and then what `untouched` looks at is as it was. The team is recovered.
+pub(super) fn without_the_last(
+    ctx: &Ctx,
+    op: &'static str,
+    enqueue: impl Fn() -> symm::Result<()>,
+    untouched: impl FnOnce() -> Outcome,
+) -> Outcome {
+    let gone = absent(ctx);
+    if ctx.me() != gone {
+        let began = Instant::now();
+        enqueue()?;
+        let got = ctx.stream.synchronize();
+        ensure_err!(got, Error::Timeout { op: o, phase: "arrival", .. } if *o == op);
+        ensure_eq!(got.err().and_then(|e| e.pe()), Some(Pe::from(gone)), "the late PE");
+        ensure!(began.elapsed() < Duration::from_secs(5), "noticed after {:?}", began.elapsed());
+    }
+    ctx.meet()?;
+    if ctx.me() == gone {
+        let called = enqueue();
+        ensure!(called.is_err() || ctx.stream.synchronize().is_err(), "a given-up operation passed");
+    }
+    ctx.meet()?;
+    untouched()?;
+    ctx.meet()?;
+    Ok(ctx.team.recover()?)
+}

@@ -2,9 +2,7 @@
 // the failures.
 //
 // usage: main CALLS SEED [FENCE]    FENCE (enum Fence of steps.cuh) is left out
-#include "launches.h"
-#include "oracle.h"
-#include "world.h"
+#include "calls.h"
 
 using ReduceLaunches = Launches<Shared, ReduceParams>;
 
@@ -23,17 +21,7 @@ static ReduceParams plain(World& w, unsigned rank, u64 form, const Type& type, u
   return q;
 }
 
-static void fill_header(ReduceParams& q) {
-  const ExchangeParams& p = q.exchange;
-  const Header h = {0, p.form, p.dtype, p.row_bytes, p.ne, p.major_align, p.invalid, 0, 0, p.out_id, p.out_offset, p.out_rows,
-                    p.in_rows, 0, q.root, q.lead};
-  memcpy(q.header, &h, sizeof h);
-}
-
 enum Damage { NONE, ARGUMENT, OUTPUT_ROWS, ELEMENTS };
-
-// Number of the next call. Forms and types take turns, so that 30 calls have every form with every type.
-static u64 turn;
 
 // One call of every PE, with what it must leave.
 struct Call {
@@ -237,24 +225,9 @@ static void two_launches_of_one_context() {
 }
 
 int main(int argc, char** argv) {
-  if (argc < 3) return 2;
-  begin_test(argv[2]);
-  if (argc > 3) symm::WITHOUT = (uint32_t)atoi(argv[3]);
-  const u64 calls = (u64)atoll(argv[1]), seed = (u64)atoll(argv[2]);
-  random_words.seed(seed);
   // Half of the forms' and types' pairs further on with every seed.
-  turn = 15 * seed;
-  const u64 begin = turn, end = begin + calls;
-  while (turn < end) {
-    // The first team has more members than travel with the parameters and than are added at once.
-    const bool large = turn == begin;
-    World world(large ? NEAR_RANKS + 3 : 1 + (unsigned)below(5), 0, BUFFER_BYTES);
-    // A damaged call is a team's last.
-    for (int call = 0; call < 6 && turn < end; call++)
-      if (!Call(world, large ? 1 : 4).check()) break;
-  }
-  for (u64 form : {FORM_TWO_SHOT_ALL_REDUCE, FORM_ONE_SHOT_ALL_REDUCE, FORM_TWO_SHOT_ALL_REDUCE_OUT}) late_pe(form);
-  two_launches_of_one_context();
-  printf("%d failures\n", failures);
-  return failures != 0;
+  return random_calls<Call>(argc, argv, 15, BUFFER_BYTES, [] {
+    for (u64 form : {FORM_TWO_SHOT_ALL_REDUCE, FORM_ONE_SHOT_ALL_REDUCE, FORM_TWO_SHOT_ALL_REDUCE_OUT}) late_pe(form);
+    two_launches_of_one_context();
+  });
 }

@@ -2,10 +2,8 @@
 // is damaged; then the failures.
 //
 // usage: main CALLS SEED [FENCE]    FENCE (enum Fence of steps.cuh) is left out
-#include "launches.h"
-#include "reduce/oracle.h"
+#include "reduce/calls.h"
 #include "take.cu"
-#include "world.h"
 
 using TakeLaunches = Launches<symm::reduce::Shared, TakeParams>;
 
@@ -29,17 +27,7 @@ static bool sums(u64 form) {
 
 static bool low_contention(u64 form) { return form >= FORM_LOW_CONTENTION_ALL_GATHER; }
 
-static void fill_header(ReduceParams& q) {
-  const ExchangeParams& p = q.exchange;
-  const Header h = {0, p.form, p.dtype, p.row_bytes, p.ne, p.major_align, p.invalid, 0, 0, p.out_id, p.out_offset, p.out_rows,
-                    p.in_rows, 0, q.root, q.lead};
-  memcpy(q.header, &h, sizeof h);
-}
-
 enum Damage { NONE, ARGUMENT, OUTPUT_ROWS, SHAPE, PLACE };
-
-// Number of the next call. Forms and types take turns.
-static u64 turn;
 
 struct Call {
   World& world;
@@ -231,22 +219,7 @@ static void late_pe(u64 form) {
 }
 
 int main(int argc, char** argv) {
-  if (argc < 3) return 2;
-  begin_test(argv[2]);
-  if (argc > 3) symm::WITHOUT = (uint32_t)atoi(argv[3]);
-  const u64 calls = (u64)atoll(argv[1]), seed = (u64)atoll(argv[2]);
-  random_words.seed(seed);
-  turn = 21 * seed;
-  const u64 begin = turn, end = begin + calls;
-  while (turn < end) {
-    // The first team has more members than travel with the parameters and than are added at once.
-    const bool large = turn == begin;
-    World world(large ? NEAR_RANKS + 3 : 1 + (unsigned)below(5), 0, BUFFER_BYTES);
-    // A damaged call is a team's last.
-    for (int call = 0; call < 6 && turn < end; call++)
-      if (!Call(world, large ? 1 : 4).check()) break;
-  }
-  for (u64 form : {FORM_ALL_TO_ALL_ND, FORM_LOW_CONTENTION_ALL_GATHER}) late_pe(form);
-  printf("%d failures\n", failures);
-  return failures != 0;
+  return random_calls<Call>(argc, argv, 21, BUFFER_BYTES, [] {
+    for (u64 form : {FORM_ALL_TO_ALL_ND, FORM_LOW_CONTENTION_ALL_GATHER}) late_pe(form);
+  });
 }
