@@ -1,6 +1,8 @@
 //! The kernels of `symm-kernels`, loaded once and launched with their parameters.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::Path;
 
 use cudarc::driver::sys::{
     self, CUdevice_attribute, CUfunction, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue,
@@ -148,12 +150,40 @@ pub(crate) fn compute_capability() -> Result<u32> {
     Ok(10 * major + minor)
 }
 
+/// The setting that names a folder with images in place of those that are built in: `exchange.fatbin` and so on; what is not there
+/// is taken from the build.
+const FOLDER: &str = "SYMM_KERNELS";
+
 fn load_module(name: &'static str) -> Result<CUmodule> {
+    if let Some(mut bytes) = image_in(std::env::var_os(FOLDER), name)? {
+        log::warn!("{}: kernels {name} are those in {FOLDER}", symm_core::pe::here());
+        // Text, which the driver takes too, must end somewhere.
+        bytes.push(0);
+        return load_data(&bytes);
+    }
     let bytes = image(name).ok_or_else(|| Error::Unavailable {
         backend: BACKEND.to_owned(),
         why: format!("this build has no image {name}: it was built without nvcc"),
     })?;
     load_data(bytes)
+}
+
+/// The image of a module in a folder; `None` without a folder, or if it has none.
+fn image_in(folder: Option<OsString>, name: &str) -> Result<Option<Vec<u8>>> {
+    let Some(folder) = folder.filter(|f| !f.is_empty()) else { return Ok(None) };
+    let wrong = || Error::Setting {
+        name: FOLDER,
+        got: folder.to_string_lossy().into_owned(),
+        expected: "a folder that can be read".to_owned(),
+    };
+    if !Path::new(&folder).is_dir() {
+        return Err(wrong());
+    }
+    match std::fs::read(Path::new(&folder).join(name).with_extension("fatbin")) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(_) => Err(wrong()),
+    }
 }
 
 /// Loads an image into the current context.
@@ -162,4 +192,26 @@ pub(crate) fn load_data(bytes: &[u8]) -> Result<CUmodule> {
     // SAFETY: `module` is a valid place; the image is a whole fat binary, which states its own length.
     check("cuModuleLoadData", unsafe { sys::cuModuleLoadData(&raw mut module, bytes.as_ptr().cast()) })?;
     Ok(module)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_of_images_stands_in_for_those_it_has() {
+        let folder = std::env::temp_dir().join(format!("symm-images-{}", std::process::id()));
+        std::fs::create_dir(&folder).expect("a new folder");
+        std::fs::write(folder.join("copy.fatbin"), b"image").expect("a new file");
+        let set = || Some(folder.clone().into_os_string());
+        assert_eq!(image_in(None, "copy"), Ok(None));
+        assert_eq!(image_in(Some("".into()), "copy"), Ok(None));
+        assert_eq!(image_in(set(), "copy"), Ok(Some(b"image".to_vec())));
+        assert_eq!(image_in(set(), "signal"), Ok(None));
+        std::fs::remove_dir_all(&folder).expect("our own folder");
+        match image_in(set(), "copy") {
+            Err(Error::Setting { name: FOLDER, got, .. }) => assert_eq!(got, folder.to_string_lossy()),
+            other => panic!("{other:?}"),
+        }
+    }
 }
