@@ -11,7 +11,8 @@ use crate::error::{Error, Result};
 /// [`Error::SettingDiffers`].
 ///
 /// Not here, since they are read where a library is loaded: `SYMM_NVSHMEM_LIB` (or `NVSHMEM_HOME`), the path of
-/// `libnvshmem_host.so.3`, and `SYMM_NVJITLINK_LIB`, the path of `libnvJitLink`. `SYMM_CUDA_ARCHS` says at build time for which
+/// `libnvshmem_host.so.3`, `SYMM_NVJITLINK_LIB`, the path of `libnvJitLink`, and `SYMM_KERNELS`, a folder of `NAME.fatbin` with
+/// kernels of the cuda backend in place of those built in (tests of other builds of them). `SYMM_CUDA_ARCHS` says at build time for which
 /// architectures kernels are compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -78,6 +79,10 @@ pub struct Config {
     /// the GPU's multiprocessors at most. Waits of one PE depend on when the others' kernels run, so it is for tests, best
     /// under NVIDIA MPS. *Equal.*
     pub allow_shared_gpu: bool,
+    /// `SYMM_HANDLE`: how the cuda backend shares memory. `auto` (default): file descriptors, and fabric handles where PEs are on
+    /// several hosts of one NVLink domain; `fd`: descriptors only; `fabric`: fabric handles where they work on every PE, else
+    /// descriptors. *Equal.*
+    pub handle: String,
     /// `SYMM_STATS`: whether `finalize` writes [`Stats`](crate::model::Stats) to the standard error, `1` or `0` (default).
     pub stats: bool,
 }
@@ -108,6 +113,7 @@ impl Default for Config {
             timeout: Duration::from_secs(100),
             disable_multicast: false,
             allow_shared_gpu: false,
+            handle: "auto".to_owned(),
             stats: false,
         }
     }
@@ -173,6 +179,9 @@ impl Config {
         c.interfaces = get("SYMM_IFNAME");
         if let Some(b) = get("SYMM_BACKEND") {
             c.backend = b;
+        }
+        if let Some(handle) = get("SYMM_HANDLE") {
+            c.handle = handle;
         }
         macro_rules! set {
             ($field:ident, $name:literal, $low:expr, $high:expr) => {
@@ -247,6 +256,9 @@ impl Config {
         if !["auto", "host", "cuda", "nvshmem"].contains(&self.backend.as_str()) {
             return wrong("SYMM_BACKEND", &self.backend, "auto, host, cuda or nvshmem");
         }
+        if !["auto", "fd", "fabric"].contains(&self.handle.as_str()) {
+            return wrong("SYMM_HANDLE", &self.handle, "auto, fd or fabric");
+        }
         if self.signal_pad_bytes == 0 || !self.signal_pad_bytes.is_multiple_of(4) {
             return wrong("SYMM_SIGNAL_PAD_BYTES", &self.signal_pad_bytes, "a positive multiple of 4");
         }
@@ -267,6 +279,7 @@ impl Config {
             ("SYMM_POOL_BYTES", self.pool_bytes.to_string()),
             ("SYMM_HEAP", self.heap_bytes.to_string()),
             ("SYMM_ALLOW_SHARED_GPU", u64::from(self.allow_shared_gpu).to_string()),
+            ("SYMM_HANDLE", self.handle.clone()),
         ]
     }
 }
@@ -303,6 +316,7 @@ mod tests {
             (&[("SYMM_TIMEOUT_MS", "0")], "SYMM_TIMEOUT_MS"),
             (&[("SYMM_ALLOW_SHARED_GPU", "yes")], "SYMM_ALLOW_SHARED_GPU"),
             (&[("SYMM_HOST_PLANS", "2")], "SYMM_HOST_PLANS"),
+            (&[("SYMM_HANDLE", "ipc")], "SYMM_HANDLE"),
         ] {
             match with(vars) {
                 Err(Error::Setting { name, .. }) => assert_eq!(name, wrong, "{vars:?}"),

@@ -5,13 +5,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use symm_core::backend::{
-    ContextParts, DevicePtrs, Exchange, Export, Form, Get, HandleParts, Kept, PadSignal, Put, Reach,
+    ContextParts, DevicePtrs, Exchange, Export, Form, Get, HandleParts, Kept, PadSignal, Put, Reach, Records,
     WaitUntil,
 };
 use symm_core::bootstrap::Bootstrap;
 use symm_core::capability::Capabilities;
 use symm_core::layout::ContextLayout;
-use symm_core::{Addr, Backend, Config, Deadline, Pe, Result};
+use symm_core::{Addr, Backend, Config, Pe, Result};
 
 use crate::capture::Relaxed;
 use crate::handle::{RawContext, RawHandle};
@@ -31,6 +31,10 @@ pub struct Cuda {
     /// For each PE: whether this GPU's atomics work on its memory.
     pub(crate) atomics: Vec<bool>,
     pub(crate) max_blocks: u32,
+    /// Whether all PEs are on one host.
+    pub(crate) one_host: bool,
+    /// What memory is shared as instead of what was asked for, and why.
+    pub(crate) fallback: Option<String>,
 }
 
 // SAFETY:
@@ -50,9 +54,8 @@ unsafe impl Backend for Cuda {
     type RawContext = RawContext;
 
     fn init(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<Self> {
-        let Opened { shared, kernels, atomics } =
-            open(boot, Deadline::after(config.init_timeout), config.allow_shared_gpu)?;
-        Ok(Cuda { shared, kernels, atomics, max_blocks: config.max_blocks })
+        let Opened { shared, kernels, atomics, one_host, fallback } = open(boot, config)?;
+        Ok(Cuda { shared, kernels, atomics, max_blocks: config.max_blocks, one_host, fallback })
     }
 
     fn name(&self) -> &'static str {
@@ -60,12 +63,14 @@ unsafe impl Backend for Cuda {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::PEER_LOAD_STORE
+        let mut all = Capabilities::PEER_LOAD_STORE
             | Capabilities::GRAPH
             | Capabilities::DETERMINISTIC
             | Capabilities::RECOVER
-            | Capabilities::WITHOUT
-            | Capabilities::DEVICE_INITIATED
+            | Capabilities::DEVICE_INITIATED;
+        // The end of a process of another host cannot be proven.
+        all.set(Capabilities::WITHOUT, self.one_host);
+        all
     }
 
     fn reach(&self, _pe: Pe) -> Reach {
@@ -142,6 +147,10 @@ unsafe impl Backend for Cuda {
     unsafe fn reset_context(&self, context: &RawContext, epoch: u64) -> Result<()> {
         self.shared.device.enter()?;
         context.reset(&self.shared, epoch)
+    }
+
+    fn records(&self) -> Records {
+        Records { waits: Vec::new(), fallbacks: self.fallback.iter().cloned().collect() }
     }
 
     fn wake(&self) {

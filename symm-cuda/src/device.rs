@@ -14,13 +14,15 @@ pub(crate) const NEEDED_VERSION: i32 = 13000;
 pub(crate) struct Device {
     /// Number among the visible GPUs.
     pub(crate) ordinal: i32,
-    raw: CUdevice,
+    pub(crate) raw: CUdevice,
     /// The primary context; kept as a number so that the struct is `Send`.
     context: usize,
     /// Identifies the GPU across processes.
     pub(crate) uuid: [u8; 16],
     /// Multiprocessors that kernels of this PE may occupy.
     pub(crate) multiprocessors: u32,
+    /// Whether its memory can be exported as a file descriptor.
+    pub(crate) descriptors: bool,
 }
 
 /// Number of GPUs that this process sees; 0 without a driver.
@@ -79,19 +81,16 @@ impl Device {
         }
         let ordinal = i32::try_from(pe.0 % visible).expect("a device number should fit i32");
         let raw = device(ordinal)?;
-        for (attribute, what) in [
-            (
-                CUdevice_attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-                "virtual memory management",
-            ),
-            (
-                CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
-                "memory handles as file descriptors",
-            ),
-        ] {
-            if attribute_of(raw, attribute)? == 0 {
-                return Err(unavailable(format!("GPU {ordinal} has no {what}")));
-            }
+        let has = |attribute| attribute_of(raw, attribute).map(|v| v != 0);
+        if !has(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)? {
+            return Err(unavailable(format!("GPU {ordinal} has no virtual memory management")));
+        }
+        let descriptors =
+            has(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)?;
+        if !descriptors && !has(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED)? {
+            return Err(unavailable(format!(
+                "GPU {ordinal} has no memory handles that another process can import"
+            )));
         }
         let major = attribute_of(raw, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
         if major < 8 {
@@ -109,6 +108,7 @@ impl Device {
             context: context as usize,
             uuid: uuid_of(raw)?,
             multiprocessors: u32::try_from(sms).unwrap_or(1),
+            descriptors,
         };
         device.enter()?;
         Ok(device)

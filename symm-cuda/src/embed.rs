@@ -57,7 +57,8 @@ impl Gpu {
         let here = uuids.iter().filter(|u| **u == device.uuid).count();
         let shared = Shared::new(device.shared_by(here))?;
         let atomics = uuids.iter().map(|u| shared.device.atomics_with(u)).collect::<Result<_>>()?;
-        Ok(Cuda { shared, kernels, atomics, max_blocks: config.max_blocks })
+        // Capabilities and records are those of the backend that embeds this one.
+        Ok(Cuda { shared, kernels, atomics, max_blocks: config.max_blocks, one_host: false, fallback: None })
     }
 }
 

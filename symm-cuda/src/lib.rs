@@ -4,7 +4,8 @@
 //! | module | what |
 //! |---|---|
 //! | `device` | the GPU of this PE and its primary context |
-//! | `vmm` | segments and mappings: virtual memory management, exported as file descriptors |
+//! | `vmm` | segments and mappings: virtual memory management, exported as file descriptors or fabric handles |
+//! | `share` | which of the two, decided by all PEs together |
 //! | `inspect` | what driver, GPUs and links offer, without opening anything |
 //! | `probe` | the test import between every pair, at `init` |
 //! | `arena` | small memory of the backend's own: pointer tables, launch records, status records |
@@ -43,6 +44,7 @@ mod plan;
 mod probe;
 mod reduce;
 mod result;
+mod share;
 mod shared;
 mod status;
 mod stream;

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use symm_core::backend::Export;
 use symm_core::bootstrap::{Bootstrap, Group};
-use symm_core::{Deadline, Error, Pe, Result};
+use symm_core::{Config, Deadline, Error, Pe, Result};
 
 use crate::device::Device;
 use crate::launch::Kernels;
 use crate::result::BACKEND;
+use crate::share::{self, Descriptors, Handles, Plan};
 use crate::shared::Shared;
-use crate::vmm::Mapped;
+use crate::vmm::{Mapped, OnThisGpu};
 
 /// Id of the group of all PEs that only `init` of this backend uses.
 const TEAM: u64 = u64::from_le_bytes(*b"cuda....");
@@ -25,6 +26,10 @@ pub(crate) struct Opened {
     pub(crate) kernels: Kernels,
     /// For each PE: whether this GPU's atomics work on its memory.
     pub(crate) atomics: Vec<bool>,
+    /// Whether all PEs are on one host, so that one's end can be proven.
+    pub(crate) one_host: bool,
+    /// What memory is shared as instead of what was asked for, and why.
+    pub(crate) fallback: Option<String>,
 }
 
 /// All PEs of the world, during `init`.
@@ -42,9 +47,14 @@ struct Probe<'a> {
 ///
 /// # Errors
 /// On all PEs alike: `Unavailable` if some PE has no GPU, `Unsupported` naming the first pair that cannot reach each other.
-pub(crate) fn open(boot: &Arc<dyn Bootstrap>, deadline: Deadline, allow_shared_gpu: bool) -> Result<Opened> {
+pub(crate) fn open(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<Opened> {
     let everybody = (0..boot.n_pes()).map(Pe::from).collect();
-    let probe = Probe { boot, group: Group::new(boot.clone(), TEAM, everybody)?, deadline, allow_shared_gpu };
+    let probe = Probe {
+        boot,
+        group: Group::new(boot.clone(), TEAM, everybody)?,
+        deadline: Deadline::after(config.init_timeout),
+        allow_shared_gpu: config.allow_shared_gpu,
+    };
     let opened = Device::open(boot.pe()).and_then(|d| Ok((d, Kernels::load()?)));
     let mine = opened.as_ref().map(|(d, _)| d.uuid.to_vec()).map_err(|e| match e {
         Error::Unavailable { why, .. } => why.clone(),
@@ -60,10 +70,18 @@ pub(crate) fn open(boot: &Arc<dyn Bootstrap>, deadline: Deadline, allow_shared_g
         .map(|u| <[u8; 16]>::try_from(u.as_slice()))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|_| Error::Bootstrap { call: OP, why: "a GPU id of another length".to_owned() })?;
-    probe.agree(probe.neighbours(&uuids).map(|()| Vec::new()), unsupported)?;
+    let mine = probe.neighbours(&uuids).map(|()| probe.descriptors(&device).to_bytes());
+    let descriptors = probe.agree(mine, unsupported)?;
+    let descriptors = descriptors.iter().map(|d| Descriptors::from_bytes(d)).collect::<Option<Vec<_>>>();
+    let descriptors = descriptors.ok_or_else(|| Error::Bootstrap {
+        call: OP,
+        why: "what a PE can share has another length".to_owned(),
+    })?;
     let here = uuids.iter().filter(|u| **u == device.uuid).count();
     let shared = probe.step(Shared::new(device.shared_by(here)).map_err(|e| e.to_string()))?;
     // Every step is agreed on before the next, so that nobody waits for a PE that has given up.
+    let (handles, fallback) = probe.share(&shared, &config.handle, &descriptors)?;
+    shared.handles.get_or_init(|| handles);
     let (page, export) = probe.step(test_page(&shared))?;
     let exports = probe.exchange(&export)?;
     let imports = probe.step(probe.import(&shared, &exports))?;
@@ -71,7 +89,8 @@ pub(crate) fn open(boot: &Arc<dyn Bootstrap>, deadline: Deadline, allow_shared_g
     probe.step(probe.verify(&shared, &page))?;
     let atomics = uuids.iter().map(|u| shared.device.atomics_with(u)).collect::<Result<Vec<_>>>();
     let atomics = probe.step(atomics.map_err(|e| e.to_string()))?;
-    Ok(Opened { shared, kernels, atomics })
+    let one_host = descriptors.iter().all(|d| d.not_to.is_none());
+    Ok(Opened { shared, kernels, atomics, one_host, fallback })
 }
 
 fn unsupported(pe: Pe, why: &str) -> Error {
@@ -124,12 +143,9 @@ impl Probe<'_> {
     fn neighbours(&self, uuids: &[[u8; 16]]) -> Result<(), String> {
         let me = self.me();
         if uuids.len() > usize::from(u16::MAX) {
-            return Err(format!("{} PEs on one host", uuids.len()));
+            return Err(format!("{} PEs, more than this backend serves", uuids.len()));
         }
         for pe in self.others() {
-            if !self.boot.passes_fds(pe) {
-                return Err(format!("PE {me} and PE {pe} are not on one host"));
-            }
             if uuids[pe.index()] == uuids[me.index()] && !self.allow_shared_gpu {
                 let (a, b) = (me.min(pe), me.max(pe));
                 return Err(format!(
@@ -138,6 +154,34 @@ impl Probe<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What this PE can do with descriptors.
+    fn descriptors(&self, device: &Device) -> Descriptors {
+        let not_to = self.others().find(|pe| !self.boot.passes_fds(*pe));
+        Descriptors { exported: device.descriptors, not_to }
+    }
+
+    /// Decides, the same on all PEs, what memory is exported as; where it is not what was asked for, a sentence says why.
+    fn share(
+        &self,
+        shared: &Arc<Shared>,
+        setting: &str,
+        all: &[Descriptors],
+    ) -> Result<(Handles, Option<String>)> {
+        let nothing_left = |why: String| unsupported(self.me(), &why);
+        let fd = match share::plan(setting, all).map_err(nothing_left)? {
+            Plan::Fd => return Ok((Handles::Fd, None)),
+            Plan::TryFabric(fd) => fd,
+        };
+        // Empty: they work here.
+        let mine = share::try_fabric(&OnThisGpu(shared)).err().unwrap_or_default();
+        let tried = self.group.all_gather(OP, mine.as_bytes(), self.deadline)?;
+        let why = |said: &Vec<u8>| match said.is_empty() {
+            true => Ok(()),
+            false => Err(String::from_utf8_lossy(said).into_owned()),
+        };
+        share::settle(fd, &tried.iter().map(why).collect::<Vec<_>>()).map_err(nothing_left)
     }
 
     /// Sends the page to everybody and gets everybody's.

@@ -1,6 +1,6 @@
 //! What every object of the backend shares: the device, its arenas, its streams.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use cudarc::driver::sys::{self, CUstream, CUstream_flags};
 use symm_core::Result;
@@ -9,6 +9,7 @@ use crate::arena::{Arena, Kind};
 use crate::capture::{Departed, Relaxed};
 use crate::device::Device;
 use crate::result::{check, lock};
+use crate::share::Handles;
 use crate::status::StatusInner;
 use crate::stream::{Event, Marker, StreamInner};
 use crate::vmm::Orphan;
@@ -18,6 +19,8 @@ use crate::vmm::Orphan;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) device: Device,
+    /// What memory is exported as, once the PEs have agreed.
+    pub(crate) handles: OnceLock<Handles>,
     device_arena: Arena,
     mapped_arena: Arena,
     /// The backend's own stream, for what must not wait behind a user's operation; a `CUstream` as a number.
@@ -38,6 +41,7 @@ impl Shared {
         Ok(Arc::new(Shared {
             own: create_stream()? as usize,
             device,
+            handles: OnceLock::new(),
             device_arena: Arena::new(Kind::Device),
             mapped_arena: Arena::new(Kind::Mapped),
             streams: Mutex::new(Vec::new()),

@@ -6,17 +6,23 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{
     self, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags,
-    CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationType, CUmemGenericAllocationHandle,
-    CUmemLocation, CUmemLocationType, CUresult,
+    CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationType, CUmemFabricHandle,
+    CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType, CUresult,
 };
 use symm_core::backend::Export;
 use symm_core::{Error, Result};
 
 use crate::capture::Relaxed;
+use crate::device::attribute_of;
 use crate::result::{BACKEND, check, lock};
+use crate::share::{Fabric, Handles};
 use crate::shared::Shared;
 
 const FD: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+const FABRIC: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_FABRIC;
+
+/// Bytes of a fabric handle.
+const FABRIC_BYTES: usize = size_of::<CUmemFabricHandle>();
 
 /// Memory of this PE's GPU that can be exported. Freed with the last clone.
 #[derive(Clone, Debug)]
@@ -38,8 +44,8 @@ pub(crate) struct Mapped {
 /// Whose the memory is.
 #[derive(Debug)]
 enum Memory {
-    /// This crate's.
-    Physical(CUmemGenericAllocationHandle),
+    /// This crate's, and what it is exported as.
+    Physical(CUmemGenericAllocationHandle, Handles),
     /// Another backend's, which keeps it valid while this lives.
     OfOthers { _owner: Arc<dyn Any + Send + Sync> },
 }
@@ -77,10 +83,15 @@ impl Mapped {
     /// # Errors
     /// `OutOfMemory`.
     pub(crate) fn allocate(shared: &Arc<Shared>, bytes: usize) -> Result<Self> {
+        Mapped::allocate_for(shared, bytes, shared.handles.get().copied().unwrap_or(Handles::Fd))
+    }
+
+    /// The same, to be exported as one of `handles`.
+    fn allocate_for(shared: &Arc<Shared>, bytes: usize, handles: Handles) -> Result<Self> {
         shared.device.enter()?;
         let _relaxed = Relaxed::enter()?;
         unmap_orphans(shared);
-        let prop = properties(shared.device.ordinal);
+        let prop = properties(shared.device.ordinal, handles);
         let mut granularity = 0;
         let recommended = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
         // SAFETY: both pointers are valid for the call.
@@ -101,7 +112,7 @@ impl Mapped {
             return Err(Error::OutOfMemory { requested: bytes as u64, why, holders: Vec::new() });
         }
         check("cuMemCreate", made)?;
-        Mapped::map(shared, handle, size)
+        Mapped::map(shared, handle, size, handles)
     }
 
     /// Maps memory that a peer exported.
@@ -109,27 +120,40 @@ impl Mapped {
         shared.device.enter()?;
         let _relaxed = Relaxed::enter()?;
         unmap_orphans(shared);
-        let wrong = |why: &str| Error::Bootstrap { call: "import", why: why.to_owned() };
-        let bytes: [u8; 8] =
-            export.bytes.as_slice().try_into().map_err(|_| wrong("a description of another length"))?;
-        let size = usize::try_from(u64::from_le_bytes(bytes))
-            .map_err(|_| wrong("a size beyond the address space"))?;
-        let [fd] = export.fds.as_slice() else { return Err(wrong("not exactly one file descriptor")) };
+        let offered = offered(export)?;
         let mut handle = 0;
-        // The driver takes the descriptor's number in place of a pointer, and duplicates what it needs.
-        let os_handle =
-            std::ptr::without_provenance_mut(usize::try_from(fd.as_raw_fd()).unwrap_or(usize::MAX));
-        // SAFETY: `handle` is a valid place; the descriptor is open for the time of the call.
-        let made = unsafe { sys::cuMemImportFromShareableHandle(&raw mut handle, os_handle, FD) };
+        let made = match offered.fabric {
+            None => {
+                // The driver takes the descriptor's number in place of a pointer, and duplicates what it needs.
+                let fd = usize::try_from(export.fds[0].as_raw_fd()).unwrap_or(usize::MAX);
+                let os_handle = std::ptr::without_provenance_mut(fd);
+                // SAFETY: `handle` is a valid place; the descriptor is open for the time of the call.
+                unsafe { sys::cuMemImportFromShareableHandle(&raw mut handle, os_handle, FD) }
+            }
+            Some(mut fabric) => {
+                // SAFETY: `handle` is a valid place, `fabric` a whole fabric handle, which the driver only reads.
+                unsafe {
+                    sys::cuMemImportFromShareableHandle(&raw mut handle, (&raw mut fabric).cast(), FABRIC)
+                }
+            }
+        };
         check("cuMemImportFromShareableHandle", made)?;
-        Mapped::map(shared, handle, size)
+        let handles = if offered.fabric.is_some() { Handles::Fabric } else { Handles::Fd };
+        Mapped::map(shared, handle, offered.size, handles)
     }
 
     /// Maps a physical allocation for this PE's GPU; the result owns the handle, which is released if this fails.
-    fn map(shared: &Arc<Shared>, handle: CUmemGenericAllocationHandle, bytes: usize) -> Result<Self> {
+    fn map(
+        shared: &Arc<Shared>,
+        handle: CUmemGenericAllocationHandle,
+        bytes: usize,
+        handles: Handles,
+    ) -> Result<Self> {
         let mapped = map_handle(shared.device.ordinal, handle, bytes);
         match mapped {
-            Ok(base) => Ok(Mapped { shared: shared.clone(), memory: Memory::Physical(handle), base, bytes }),
+            Ok(base) => {
+                Ok(Mapped { shared: shared.clone(), memory: Memory::Physical(handle, handles), base, bytes })
+            }
             Err(e) => {
                 release(handle);
                 Err(e)
@@ -144,24 +168,92 @@ impl Mapped {
 
     /// What a peer needs to import it.
     pub(crate) fn export(&self) -> Result<Export> {
-        let Memory::Physical(handle) = self.memory else {
+        let Memory::Physical(handle, handles) = self.memory else {
             let why = "the memory is another backend's".to_owned();
             return Err(Error::Unsupported { backend: BACKEND, capability: "export", why });
         };
         self.shared.device.enter()?;
+        let mut bytes = (self.bytes as u64).to_le_bytes().to_vec();
+        if handles == Handles::Fabric {
+            let mut fabric = CUmemFabricHandle { data: [0; FABRIC_BYTES] };
+            // SAFETY: for this handle type the driver writes one fabric handle, which `fabric` is; the handle is live.
+            let made =
+                unsafe { sys::cuMemExportToShareableHandle((&raw mut fabric).cast(), handle, FABRIC, 0) };
+            check("cuMemExportToShareableHandle", made)?;
+            bytes.extend(fabric.data);
+            return Ok(Export { bytes, fds: Vec::new() });
+        }
         let mut fd: i32 = -1;
         // SAFETY: for this handle type the driver writes one C int, which `fd` is; the handle is live.
         let made = unsafe { sys::cuMemExportToShareableHandle((&raw mut fd).cast(), handle, FD, 0) };
         check("cuMemExportToShareableHandle", made)?;
         // SAFETY: the driver made this descriptor for the caller to own.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Export { bytes: (self.bytes as u64).to_le_bytes().to_vec(), fds: vec![fd] })
+        Ok(Export { bytes, fds: vec![fd] })
+    }
+}
+
+/// What a peer says of memory that it exported: bytes, and the fabric handle where it passes no descriptor.
+struct Offered {
+    size: usize,
+    fabric: Option<CUmemFabricHandle>,
+}
+
+fn offered(export: &Export) -> Result<Offered> {
+    let wrong = |why: &str| Error::Bootstrap { call: "import", why: why.to_owned() };
+    let (size, rest) =
+        export.bytes.split_first_chunk().ok_or_else(|| wrong("a description of another length"))?;
+    let size =
+        usize::try_from(u64::from_le_bytes(*size)).map_err(|_| wrong("a size beyond the address space"))?;
+    let fabric = match (export.fds.len(), rest.len()) {
+        (1, 0) => None,
+        (0, FABRIC_BYTES) => {
+            let mut data = [0; FABRIC_BYTES];
+            data.copy_from_slice(rest);
+            Some(CUmemFabricHandle { data })
+        }
+        _ => return Err(wrong("neither one file descriptor nor a fabric handle")),
+    };
+    Ok(Offered { size, fabric })
+}
+
+/// The test of fabric handles on this PE's GPU.
+#[derive(Debug)]
+pub(crate) struct OnThisGpu<'a>(pub(crate) &'a Arc<Shared>);
+
+impl Fabric for OnThisGpu<'_> {
+    type Memory = Mapped;
+
+    fn supported(&self) -> Result<bool> {
+        let what = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED;
+        attribute_of(self.0.device.raw, what).map(|v| v != 0)
+    }
+
+    fn create(&self) -> Result<Mapped> {
+        Mapped::allocate_for(self.0, 1, Handles::Fabric)
+    }
+
+    fn export(&self, memory: &Mapped) -> Result<Export> {
+        memory.export()
+    }
+
+    fn import(&self, export: &Export) -> Result<Mapped> {
+        Mapped::import(self.0, export)
+    }
+
+    fn write(&self, memory: &Mapped, word: u64) -> Result<()> {
+        self.0.upload(memory.base, &[word])
+    }
+
+    fn read(&self, memory: &Mapped) -> Result<u64> {
+        let mut word = [0];
+        self.0.download(memory.base, &mut word).map(|()| word[0])
     }
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        let Memory::Physical(handle) = self.memory else { return };
+        let Memory::Physical(handle, _) = self.memory else { return };
         // A world that goes while its streams still run leaves them what they use. Drop never waits, so that is unmapped
         // later, or never.
         let orphan = Orphan { handle, base: self.base, bytes: self.bytes };
@@ -175,10 +267,10 @@ impl Drop for Mapped {
     }
 }
 
-fn properties(ordinal: i32) -> CUmemAllocationProp {
+fn properties(ordinal: i32, handles: Handles) -> CUmemAllocationProp {
     CUmemAllocationProp {
         type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
-        requestedHandleTypes: FD,
+        requestedHandleTypes: if handles == Handles::Fabric { FABRIC } else { FD },
         location: location(ordinal),
         win32HandleMetaData: std::ptr::null_mut(),
         allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 {
@@ -237,5 +329,26 @@ fn release(handle: CUmemGenericAllocationHandle) {
     // SAFETY: the handle is live and this is its owner's only release.
     if let Err(e) = check("cuMemRelease", unsafe { sys::cuMemRelease(handle) }) {
         log::warn!("{}: {e}", symm_core::pe::here());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn export(bytes: usize, fds: usize) -> Export {
+        let fd = || std::fs::File::open("/dev/null").expect("a device that is always there").into();
+        Export { bytes: vec![1; bytes], fds: (0..fds).map(|_| fd()).collect() }
+    }
+
+    #[test]
+    fn an_offer_is_a_descriptor_or_a_fabric_handle() {
+        assert!(offered(&export(8, 1)).is_ok_and(|o| o.fabric.is_none() && o.size == 0x0101_0101_0101_0101));
+        assert!(offered(&export(8 + FABRIC_BYTES, 0)).is_ok_and(|o| o.fabric.is_some()));
+        for (bytes, fds) in
+            [(0, 1), (7, 1), (9, 1), (8, 0), (8, 2), (8 + FABRIC_BYTES, 1), (7 + FABRIC_BYTES, 0)]
+        {
+            assert!(offered(&export(bytes, fds)).is_err(), "{bytes} bytes, {fds} descriptors");
+        }
     }
 }
