@@ -203,7 +203,10 @@ impl<B: Backend> Context<B> {
 
     pub(super) fn run(&self, stream: &Stream<B>, x: &Exchange<'_, B>) -> Result<()> {
         self.inner.team.check(x.form.name())?;
-        stream.enter(x.form.name(), &self.inner.team)?;
+        if let Err(refused) = stream.enter(x.form.name(), &self.inner.team) {
+            // Another world's stream runs nothing of this one, and the members wait for this PE.
+            return self.refuse(&Stream::new(&self.inner.team.world)?, self.abandon(x), refused);
+        }
         stream.keep(|| self.clone())?;
         let planned = x.moves.iter().fold(0, |rows, m| m.rows.saturating_add(rows));
         let rows = x.in_rows.saturating_add(usize::try_from(planned).unwrap_or(usize::MAX));
@@ -211,6 +214,12 @@ impl<B: Backend> Context<B> {
         // SAFETY: lengths were checked by the caller of this; spans and handles are kept valid by their keepers or by
         // their creators' promises.
         unsafe { self.inner.team.world.backend.exchange(&stream.raw, self.inner.raw(), x) }
+    }
+
+    /// As much of an operation as takes part in it where it is refused.
+    fn abandon(&self, x: &Exchange<'_, B>) -> Exchange<'_, B> {
+        let none = Options::default();
+        Exchange { limit: x.limit, max_blocks: x.max_blocks, ..self.blank(x.form, x.dtype, &none) }
     }
 
     /// Takes part with validity 0, so that no member waits for this PE, and returns the reason.

@@ -1,7 +1,7 @@
 //! What a PE brings into a collective that makes it invalid: every PE learns whose fault it is, nothing is written, and
 //! after `recover` the team works.
 
-use symm::{AllToAllVdev, Builder, Config, DType, Error, Fault, Options, Pe};
+use symm::{AllToAllVdev, Builder, Config, DType, Error, Fault, Options, Pe, Span};
 
 use super::vdev::{Job, Run, splits};
 use crate::harness::{Case, Ctx, Outcome, Stop, ensure, ensure_eq, ensure_err};
@@ -193,6 +193,10 @@ fn every_argument(ctx: &Ctx) -> Outcome {
         options: Options::default(),
     };
     let odd = short.span.slice(0, w * ne + 1)?;
+    let none = short.span.slice(0, w * ne - 1)?;
+    // SAFETY: inside `short`, which lives longer; nothing uses them, since they are refused.
+    let askew = |len| unsafe { Span::from_raw(short.span.addr().offset(4), DType::I64, len) };
+    let (askew_in, askew_out) = (askew(w * ne), askew(2 * w * ne));
     let table = [
         ("row", AllToAllVdev { row: 0, ..good_copy(&good) }, 1),
         ("row", AllToAllVdev { row: 5, ..good_copy(&good) }, 1),
@@ -201,6 +205,13 @@ fn every_argument(ctx: &Ctx) -> Outcome {
         ("output", AllToAllVdev { output: &bytes.handle, ..good_copy(&good) }, 1),
         ("output", AllToAllVdev { output: &foreign.handle, ..good_copy(&good) }, 1),
         ("in_splits", AllToAllVdev { in_splits: &other.span, ..good_copy(&good) }, 1),
+        ("in_splits", AllToAllVdev { in_splits: &askew_in, ..good_copy(&good) }, 1),
+        (
+            if w == 1 { "out_splits_offsets" } else { "in_splits" },
+            AllToAllVdev { in_splits: &none, ..good_copy(&good) },
+            1,
+        ),
+        ("out_splits_offsets", AllToAllVdev { out_splits_offsets: &askew_out, ..good_copy(&good) }, 1),
         ("out_splits_offsets", AllToAllVdev { out_splits_offsets: &other.span, ..good_copy(&good) }, 1),
         ("out_splits_offsets", AllToAllVdev { out_splits_offsets: &odd, ..good_copy(&good) }, 1),
     ];

@@ -13,6 +13,7 @@ mod recover;
 mod reduce;
 mod reduce_errors;
 mod rma;
+mod rules;
 mod signal;
 mod sums;
 mod survivors;
@@ -48,6 +49,7 @@ pub(crate) fn all() -> Vec<Case> {
         words::CASES,
         errors::CASES,
         overlaps::CASES,
+        rules::CASES,
         recover::CASES,
         survivors::CASES,
         symmetry::CASES,
