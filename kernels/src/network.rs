@@ -21,9 +21,9 @@ pub enum NetEntry {
     Barrier,
     /// Collectives that move rows: [`NetExchangeParams`](crate::params::NetExchangeParams), [`THREADS`].
     Exchange,
-    /// Broadcast and reductions: [`NetReduceParams`](crate::params::NetReduceParams), one block of [`THREADS`].
+    /// Broadcast and reductions: [`NetReduceParams`](crate::params::NetReduceParams), [`THREADS`].
     Reduce,
-    /// Forms that take: [`NetTakeParams`](crate::params::NetTakeParams), one block of [`THREADS`].
+    /// Forms that take: [`NetTakeParams`](crate::params::NetTakeParams), [`THREADS`].
     Take,
 }
 

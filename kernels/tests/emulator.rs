@@ -19,6 +19,9 @@ const EXCHANGE: Program = Program { name: "exchange", units: &[] };
 const REDUCE: Program = Program { name: "reduce", units: &[] };
 const TAKE: Program = Program { name: "take", units: &[] };
 const PLAN: Program = Program { name: "plan", units: &[] };
+const NET_EXCHANGE: Program = Program { name: "net_exchange", units: &[] };
+const NET_REDUCE: Program = Program { name: "net_reduce", units: &[] };
+const NET_TAKE: Program = Program { name: "net_take", units: &[] };
 const ORDER: Program = Program { name: "order", units: &["copy", "signal", "barrier", "exchange"] };
 
 /// The fences of `cu/steps.cuh` in their order, and the program that fails without each.
@@ -41,7 +44,7 @@ const FENCES: [(&str, &Program); 12] = [
 const SEEDS: u32 = 16;
 
 /// What a host compiler is given instead of lines of a file in `cu`.
-const CHANGES: [(&str, &str, &str); 7] = [
+const CHANGES: [(&str, &str, &str); 12] = [
     ("exchange.cu", "__shared__ Shared<FEW> s;", "Shared<FEW>& s = *(Shared<FEW>*)current_block->shared;"),
     ("reduce.cu", "__shared__ Shared s;", "Shared& s = *(Shared*)current_block->shared;"),
     ("take.cu", "__shared__ Shared s;", "Shared& s = *(Shared*)current_block->shared;"),
@@ -49,6 +52,21 @@ const CHANGES: [(&str, &str, &str); 7] = [
     ("barrier.cu", "__shared__ u64 count;", "u64& count = *(u64*)current_block->shared;"),
     // A block of the machine has 64 threads.
     ("reduce/common.cuh", "constexpr int THREADS = 512;", "constexpr int THREADS = 64;"),
+    ("nvshmem/net.cuh", "constexpr int THREADS = 512;", "constexpr int THREADS = 64;"),
+    // The kernel's own shared memory lies behind that of net.cuh (`NetMemory`).
+    ("nvshmem/net.cuh", "__shared__ uint32_t taken;", "uint32_t& taken = *(uint32_t*)current_block->shared;"),
+    (
+        "nvshmem/exchange.cuh",
+        "__shared__ OfBlock s;",
+        "OfBlock& s = *(OfBlock*)((char*)current_block->shared + 64);",
+    ),
+    ("nvshmem/reduce.cuh", "__shared__ Sums s;", "Sums& s = *(Sums*)((char*)current_block->shared + 64);"),
+    // Small stages, so that little data takes many.
+    (
+        "nvshmem/net.cuh",
+        "constexpr uint32_t STAGE_BYTES = 512 * 1024;",
+        "constexpr uint32_t STAGE_BYTES = 2048;",
+    ),
     // One build for all fences.
     ("steps.cuh", "constexpr uint32_t WITHOUT = FENCE_NONE;", "inline uint32_t WITHOUT = FENCE_NONE;"),
 ];
@@ -117,7 +135,7 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         assert_eq!(source.matches(line).count(), 1, "{file}: {line}");
         fs::write(cu.join(file), source.replace(line, instead)).expect("the copy should be writable");
     }
-    for unit in ["machine", "model", "hooks"] {
+    for unit in ["machine", "model", "hooks", "network"] {
         checked(&mut compile(
             &folder,
             &sources().join(unit).with_extension("cpp"),
@@ -142,7 +160,7 @@ fn build(program: &Program) -> PathBuf {
     let built = folder.join(program.name);
     let mut link = Command::new(compiler());
     link.args(all.iter().map(|(_, object)| object));
-    link.args(["machine.o", "model.o", "hooks.o"].map(|o| folder.join(o))).arg("-o").arg(&built);
+    link.args(["machine.o", "model.o", "hooks.o", "network.o"].map(|o| folder.join(o))).arg("-o").arg(&built);
     checked(&mut link);
     built
 }
@@ -191,6 +209,21 @@ fn the_reductions_do_what_the_oracle_says() {
 #[test]
 fn the_forms_that_take_do_what_the_oracle_says() {
     passes(&TAKE, 42);
+}
+
+#[test]
+fn the_exchange_over_a_network_does_what_the_oracle_says() {
+    passes(&NET_EXCHANGE, 12);
+}
+
+#[test]
+fn the_reductions_over_a_network_do_what_the_oracle_says() {
+    passes(&NET_REDUCE, 30);
+}
+
+#[test]
+fn the_forms_that_take_over_a_network_do_what_the_oracle_says() {
+    passes(&NET_TAKE, 28);
 }
 
 #[test]

@@ -100,9 +100,17 @@ __device__ __noinline__ void give_up_all(const NetParams& n, const ExchangeParam
   symm_shim_quiet();
 }
 
-// Waits for all members' words at `flags`, and makes what came with them visible. The first warp of a block.
+// Waits for all members' words at `flags`, and makes what came with them visible. A member that gave up before this PE came has
+// published, so that is looked for behind its word: nothing is then pushed to one that no longer waits. The first warp of a block.
 __device__ __forceinline__ bool await_all(const NetParams& n, const ExchangeParams& p, u64 flags, u64 epoch, u64 phase, u64 began, bool host) {
-  if (!wait_members(p, flags, {epoch, phase, began, host})) return false;
+  const Waiting w = {epoch, phase, began, host};
+  if (!wait_members(p, flags, w)) return false;
+  bool told = false;
+  for (uint32_t r = threadIdx.x & 31; r < p.ranks && phase == PHASE_ARRIVAL; r += 32) {
+    const u64 gave_up = load_relaxed_sys_u64((const void*)(p.mine + p.aborted + 16 * r));
+    told |= gave_up != 0 && gave_up <= epoch;
+  }
+  if (__any_sync(exchange::ALL, told) && !exchange::goes_on(p, w, exchange::FlagSeen{p.mine + flags})) return false;
   if ((threadIdx.x & 31) == 0) {
     enter(n);
     symm_shim_update();

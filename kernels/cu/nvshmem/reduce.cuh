@@ -1,6 +1,11 @@
-// Broadcast, reductions and the forms that take, in a team of which the network reaches some members: the protocol and the sums of
-// reduce.cu and take.cu, by one block. Elements of a network member are brought to a stage, tile by tile, and added from there in rank order, so the bits
-// are those that any other way gives.
+// Broadcast, reductions and the forms that take, in a team of which the network reaches some members: the protocol, the stages and the
+// shares of reduce.cu, the sums of reduce/ and take/. A share gets its part of a network member's elements to a stage of the heap, tile
+// by tile, in one get a member, and adds them up from there in rank order, so the bits are those that any other way gives. What a share
+// added up it also hands on, so no share waits for another within a stage.
+//
+//   bring      one_shot with a local input         its part to the own buffer
+//   work       all                                 arrivals, verdict, its part, a quiet   done-flags out (and in, complete)
+//   gather     two_shot with an output of its own  done-flags in, its part                gathered-flags out and in, complete
 #pragma once
 
 #include "../reduce/begin.cuh"
@@ -22,6 +27,9 @@ using collective::raise_all;
 using collective::read_headers;
 using exchange::slot;
 
+// Shares cut runs at multiples of this: of every element, and of what the network moves well.
+constexpr u64 CUT = 256;
+
 struct Sums : reduce::Shared {
   u64 moved[MAX_RANKS];  // where buffers are whose tiles stand in for them
 };
@@ -40,20 +48,35 @@ __device__ __forceinline__ void publish(const NetParams& n, const ReduceParams& 
 }
 
 // The block waits for all members' words at `flags`; the same on every thread.
-__device__ __forceinline__ bool wait_block(const NetParams& n, Sums& s, const ExchangeParams& p, u64 flags, u64 epoch, u64 phase) {
+__device__ __forceinline__ bool wait_block(const NetParams& n, Sums& s, const ExchangeParams& p, u64 flags, u64 epoch, u64 phase, bool host) {
   if (threadIdx.x < 32) {
-    const bool fine = await_all(n, p, flags, epoch, phase, s.began, true);
+    const bool fine = await_all(n, p, flags, epoch, phase, s.began, host);
     if (threadIdx.x == 0) s.fine = fine;
   }
   __syncthreads();
   return s.fine;
 }
 
-// Raises this PE's words at `flags`; the whole block, after its quiet.
-__device__ __forceinline__ void raise_block(const NetParams& n, const ExchangeParams& p, u64 remote, u64 flags, u64 epoch) {
-  __syncthreads();
-  if (threadIdx.x < 32) raise_all(n, p, remote, flags, epoch);
-  __syncthreads();
+// This share's part of `bytes` bytes: first one, and how many.
+__device__ __forceinline__ u64 part_of(u64 bytes, uint32_t share, uint32_t shares, u64& length) {
+  const u64 each = ((bytes + shares - 1) / shares + CUT - 1) / CUT * CUT;
+  const u64 begin = min_u64(each * share, bytes);
+  length = min_u64(each, bytes - begin);
+  return begin;
+}
+
+// Calls `f(row, begin, length)` for this share's part of `rows` runs of `bytes` bytes: whole runs where there are as many as shares,
+// else a part of each. The same on every thread.
+template <typename F>
+__device__ __forceinline__ void each_run(u64 rows, u64 bytes, uint32_t share, uint32_t shares, F f) {
+  if (rows >= shares) {
+    for (u64 row = share; row < rows; row += shares) f(row, (u64)0, bytes);
+    return;
+  }
+  u64 length;
+  const u64 begin = part_of(bytes, share, shares, length);
+  if (length == 0) return;
+  for (u64 row = 0; row < rows; row++) f(row, begin, length);
 }
 
 // Copies `bytes` bytes at `start` of this PE's buffer to the same place of every other member's. The whole block.
@@ -119,36 +142,60 @@ __device__ __forceinline__ void add_run(const NetParams& n, Stage& stage, Sums& 
 }
 
 template <typename E>
-__device__ __forceinline__ void add_all(const NetParams& n, Stage& stage, Sums& s, const ReduceParams& q) {
+__device__ __forceinline__ void add_all(const NetParams& n, Stage& stage, Sums& s, const ReduceParams& q, uint32_t share, uint32_t shares) {
   const ExchangeParams& p = q.exchange;
   const u64 all = p.in_rows * p.row_bytes;
+  u64 length;
   if (p.form == FORM_ONE_SHOT_ALL_REDUCE) {
-    add_run<E>(n, stage, s, p, 0, all, {q.result, 0, 0});
+    const u64 begin = part_of(all, share, shares, length);
+    add_run<E>(n, stage, s, p, begin, length, {q.result + begin, 0, 0});
   } else if (p.form == FORM_REDUCE_SCATTER) {
     const u64 stride = all / q.lead, cols = stride / p.ranks;
-    for (u64 row = 0; row < q.lead; row++)
-      add_run<E>(n, stage, s, p, row * stride + cols * p.rank, cols, {q.result + row * cols, 0, 0});
+    each_run(q.lead, cols, share, shares, [&](u64 row, u64 begin, u64 bytes) {
+      add_run<E>(n, stage, s, p, row * stride + cols * p.rank + begin, bytes, {q.result + row * cols + begin, 0, 0});
+    });
   } else {
     u64 start, bytes;
     chunk(p, p.rank, start, bytes);
-    add_run<E>(n, stage, s, p, start, bytes, {0, p.rank, 1});
-    if (p.form == FORM_TWO_SHOT_ALL_REDUCE) hand_on(n, stage, s, p, start, bytes);
+    const u64 begin = start + part_of(bytes, share, shares, length);
+    add_run<E>(n, stage, s, p, begin, length, {0, p.rank, 1});
+    if (p.form == FORM_TWO_SHOT_ALL_REDUCE) hand_on(n, stage, s, p, begin, length);
   }
 }
 
-// The sums of all members to this PE's memory.
-__device__ __forceinline__ void gather_all(const NetParams& n, Stage& stage, Sums& s, const ReduceParams& q) {
+// Copies this share's part of `rows` runs of `bytes` bytes of every member's buffer: the first at `src`, to `dst` and a step for each
+// rank. Gets of network members first: stores of direct ones go on meanwhile only in other blocks, since a get returns when it is done.
+__device__ __forceinline__ void copy_runs(const NetParams& n, Stage& stage, const Sums& s, const ExchangeParams& p, const Take& t, uint32_t share, uint32_t shares) {
+  for (int direct = 0; direct < 2; direct++) {
+    for (uint32_t k = 1; k <= p.ranks; k++) {
+      const uint32_t r = (p.rank + k) % p.ranks;
+      if (is_network(n, r) == (direct == 1)) continue;
+      each_run(t.rows, t.cols, share, shares, [&](u64 row, u64 begin, u64 bytes) {
+        const u64 to = t.dst + r * t.dst_step + row * t.dst_stride + begin, from = s.buffer[r] + t.src + row * t.src_stride + begin;
+        if (direct) {
+          block_copy<Source::Shared>(to, from, bytes);
+          return;
+        }
+        for (u64 at = 0; at < bytes; at += STAGE_BYTES) net::get(n, stage, to + at, from + at, min_u64(bytes - at, STAGE_BYTES), pe_of(p, r));
+      });
+    }
+  }
+  __syncthreads();
+}
+
+// This share's part of the sums of all members, to this PE's memory.
+__device__ __forceinline__ void gather_all(const NetParams& n, Stage& stage, Sums& s, const ReduceParams& q, uint32_t share, uint32_t shares) {
   const ExchangeParams& p = q.exchange;
   for (uint32_t k = 0; k < p.ranks; k++) {
     const uint32_t r = (p.rank + k) % p.ranks;
-    u64 start, bytes;
+    u64 start, bytes, length;
     chunk(p, r, start, bytes);
+    const u64 begin = start + part_of(bytes, share, shares, length), to = q.result + begin, from = s.buffer[r] + begin;
     if (!is_network(n, r)) {
-      block_copy<Source::Shared>(q.result + start, s.buffer[r] + start, bytes);
+      block_copy<Source::Shared>(to, from, length);
       continue;
     }
-    for (u64 at = 0; at < bytes; at += STAGE_BYTES)
-      net::get(n, stage, q.result + start + at, s.buffer[r] + start + at, min_u64(bytes - at, STAGE_BYTES), pe_of(p, r));
+    for (u64 at = 0; at < length; at += STAGE_BYTES) net::get(n, stage, to + at, from + at, min_u64(length - at, STAGE_BYTES), pe_of(p, r));
   }
   __syncthreads();
 }
@@ -166,103 +213,165 @@ __device__ __forceinline__ void with_element(const ExchangeParams& p, F f) {
   }
 }
 
-__device__ __forceinline__ void work(const NetParams& n, Stage& stage, Sums& s, const ReduceParams& q) {
+__device__ __forceinline__ void work(const NetParams& n, Stage& stage, Sums& s, const ReduceParams& q, uint32_t share, uint32_t shares) {
   const ExchangeParams& p = q.exchange;
   if (p.form == FORM_BROADCAST) {
-    if (q.root == p.rank) hand_on(n, stage, s, p, 0, p.in_rows * p.row_bytes);
+    u64 length;
+    const u64 begin = part_of(p.in_rows * p.row_bytes, share, shares, length);
+    if (q.root == p.rank) hand_on(n, stage, s, p, begin, length);
     return;
   }
-  with_element(p, [&](auto element) { add_all<decltype(element)>(n, stage, s, q); });
+  with_element(p, [&](auto element) { add_all<decltype(element)>(n, stage, s, q, share, shares); });
 }
 
-// One block of every member's buffer, copied here.
-__device__ __forceinline__ void copy_block(const NetParams& n, Stage& stage, Sums& s, const ExchangeParams& p, const Take& t) {
-  for (uint32_t k = 1; k <= p.ranks; k++) {
-    const uint32_t r = (p.rank + k) % p.ranks;
-    for (u64 row = 0; row < t.rows; row++) {
-      const u64 to = t.dst + r * t.dst_step + row * t.dst_stride, from = s.buffer[r] + t.src + row * t.src_stride;
-      if (!is_network(n, r)) {
-        block_copy<Source::Shared>(to, from, t.cols);
-        continue;
-      }
-      for (u64 at = 0; at < t.cols; at += STAGE_BYTES)
-        net::get(n, stage, to + at, from + at, min_u64(t.cols - at, STAGE_BYTES), pe_of(p, r));
-    }
-  }
-  __syncthreads();
-}
-
-// One block of every member's buffer, added up here.
+// This share's part of one block of every member's buffer, added up here.
 template <typename E>
-__device__ __forceinline__ void sum_block(const NetParams& n, Stage& stage, Sums& s, const ExchangeParams& p, const Take& t, uint32_t divisor) {
-  for (u64 row = 0; row < t.rows; row++) {
-    const u64 to = t.dst + row * t.dst_stride;
-    tiles(n, stage, s, p, t.src + row * t.src_stride, t.cols, [&](u64 begin, u64 length, u64 at) {
+__device__ __forceinline__ void sum_block(const NetParams& n, Stage& stage, Sums& s, const ExchangeParams& p, const Take& t, uint32_t divisor, uint32_t share, uint32_t shares) {
+  each_run(t.rows, t.cols, share, shares, [&](u64 row, u64 first, u64 bytes) {
+    const u64 to = t.dst + row * t.dst_stride + first;
+    tiles(n, stage, s, p, t.src + row * t.src_stride + first, bytes, [&](u64 begin, u64 length, u64 at) {
       take::sum_take<E>(s, {begin, length, 1, length, to + at, length, 0}, p.ranks, divisor, 0, 1);
     });
-  }
+  });
 }
 
 // What is taken, by the forms that take; the low-contention ones do the same, since the copy engines do not reach the network.
-__device__ __forceinline__ void take_all(const NetParams& n, Stage& stage, Sums& s, const TakeParams& t, bool adds) {
+__device__ __forceinline__ void take_all(const NetParams& n, Stage& stage, Sums& s, const TakeParams& t, bool adds, uint32_t share, uint32_t shares) {
   const ExchangeParams& p = t.reduce.exchange;
   for (uint32_t k = 0; k < t.count; k++) {
     const Take& one = t.takes[k];
     if (one.rows == 0 || one.cols == 0) continue;
-    if (adds) with_element(p, [&](auto element) { sum_block<decltype(element)>(n, stage, s, p, one, t.divisor); });
-    else copy_block(n, stage, s, p, one);
+    if (adds) with_element(p, [&](auto element) { sum_block<decltype(element)>(n, stage, s, p, one, t.divisor, share, shares); });
+    else copy_runs(n, stage, s, p, one, share, shares);
   }
 }
 
-// One operation by one block: `work(stage)` is what this PE does once all have agreed.
-template <typename Work>
-__device__ __forceinline__ void run(Sums& s, const NetParams& n, const ReduceParams& r, u64 remote, Work work) {
-  const ExchangeParams& p = r.exchange;
-  wait_for_stream();
-  if (threadIdx.x == 0) {
-    s.began = now_ns();
-    s.epoch = take_epoch(p, s.began);
-  }
-  __syncthreads();
-  const u64 epoch = s.epoch & ~SKIP;
-  const bool skip = s.epoch & SKIP;
-  const bool brings = p.form == FORM_ONE_SHOT_ALL_REDUCE && p.input != 0 && p.invalid == 0;
-  const bool gathers = p.form == FORM_TWO_SHOT_ALL_REDUCE_OUT;
-  u64 failed = skip ? FAILED_WAIT : 0;
-  Stage stage = {0, false};
-  if (!skip) {
-    if (brings) bring(r, 0, 1);
-    __syncthreads();
-    if (threadIdx.x == 0) enter(n);
-    publish(n, r, remote, epoch);
-    if (threadIdx.x == 0) leave(n);
-    if (!wait_block(n, s, p, p.arrival, epoch, PHASE_ARRIVAL)) failed = FAILED_WAIT;
-    else read_headers(s.header, p, epoch);
-    if (failed == 0 && !verdict(s, r, epoch)) failed = FAILED_VERDICT;
-  }
-  if (threadIdx.x == 0) enter(n);
-  if (failed == 0) {
-    work(stage);
-    finish(n, stage);
-    raise_block(n, p, remote, p.done, epoch);
-    if (threadIdx.x == 0) leave(n);
-    if (!wait_block(n, s, p, p.done, epoch, PHASE_DONE)) failed = FAILED_WAIT;
-    if (threadIdx.x == 0) enter(n);
-    if (failed == 0 && gathers) {
-      gather_all(n, stage, s, r);
-      finish(n, stage);
-      raise_block(n, p, remote, r.gathered, epoch);
-      if (threadIdx.x == 0) leave(n);
-      if (!wait_block(n, s, p, r.gathered, epoch, PHASE_GATHERED)) failed = FAILED_WAIT;
-      if (threadIdx.x == 0) enter(n);
-    }
-  }
+// Ends the operation: the first warp of the share that ended last of all.
+__device__ __forceinline__ void end_operation(const NetParams& n, const ExchangeParams& p, u64 remote, u64 epoch, uint32_t stages, u64 failed) {
+  const uint32_t lane = threadIdx.x & 31;
+  if (lane == 0) enter(n);
+  __syncwarp();
   // After a bad verdict nobody waits for this PE, and the peers are to find that verdict.
-  if (failed != 0 && failed < FAILED_VERDICT && threadIdx.x < 32) give_up_all(n, p, remote, epoch);
-  if (threadIdx.x != 0) return;
+  if (failed != 0 && failed < FAILED_VERDICT) give_up_all(n, p, remote, epoch);
+  if (lane != 0) return;
+  // What was published must have left this PE's slot before the operation after the next writes it again.
   symm_shim_quiet();
   leave(n);
+  LaunchRecord* record = exchange::record_of(p);
+  for (uint32_t stage = 0; stage < stages; stage++) store_relaxed_gpu_u64(&record->stages[stage], 0);
+  store_relaxed_gpu_u64(&record->epoch, 0);
+  // Of one stage all tickets are taken by now; of more the last block to leave puts them back.
+  if (stages == 1) store_relaxed_gpu_u32(&record->tickets, 0);
   max_release_gpu_u64((void*)(p.mine + CONTEXT_COMPLETED), epoch);
+}
+
+// The whole launch. `work(s, stage, share, shares)` is what a share does once all have agreed. Out of NVSHMEM while this PE waits for
+// others, who may be late.
+template <typename Work>
+__device__ __forceinline__ void run(const NetParams& n, const ReduceParams& q, u64 remote, Work work) {
+  __shared__ Sums s;
+  wait_for_stream();
+  const ExchangeParams& p = q.exchange;
+  LaunchRecord* record = exchange::record_of(p);
+  const bool first_warp = threadIdx.x < 32;
+  const uint32_t shares = gridDim.x;
+  const bool brings = p.form == FORM_ONE_SHOT_ALL_REDUCE && p.input != 0 && p.invalid == 0;
+  const bool gathers = p.form == FORM_TWO_SHOT_ALL_REDUCE_OUT;
+  const uint32_t at_work = brings, stages = 1 + brings + gathers;
+
+  for (;;) {
+    if (threadIdx.x == 0) {
+      s.began = now_ns();
+      s.ticket = fetch_add_relaxed_gpu_u32(&record->tickets, 1);
+      if (s.ticket == 0) {
+        s.epoch = take_epoch(p, s.began);
+        // Release: whoever sees the epoch sees what the operation before left.
+        store_release_gpu_u64(&record->epoch, s.epoch);
+      } else if (s.ticket < stages * shares) {
+        // Bounded by the deadline of the block that holds ticket 0, which is running.
+        u64 epoch;
+        do epoch = load_acquire_gpu_u64(&record->epoch);
+        while (epoch == 0);
+        s.epoch = epoch;
+      }
+    }
+    __syncthreads();
+    if (s.ticket >= stages * shares) break;
+    const uint32_t number = s.ticket / shares, share = s.ticket % shares;
+    const u64 epoch = s.epoch & ~SKIP;
+    const bool bringing = brings && number == 0, works = number == at_work;
+
+    u64 outcome = SHARE;
+    if (s.epoch & SKIP) {
+      outcome |= FAILED_WAIT;
+    } else if (bringing) {
+      bring(q, share, shares);
+    } else {
+      if (works && share == 0) {
+        if (brings) await_stage(record, 0, shares);
+        __syncthreads();
+        if (threadIdx.x == 0) enter(n);
+        publish(n, q, remote, epoch);
+        if (threadIdx.x == 0) leave(n);
+      }
+      const bool came = works ? wait_block(n, s, p, p.arrival, epoch, PHASE_ARRIVAL, share == 0)
+                              : wait_block(n, s, p, p.done, epoch, PHASE_DONE, share == 0);
+      if (!came) {
+        outcome |= FAILED_WAIT;
+      } else {
+        read_headers(s.header, p, epoch);
+        bool agreed = true;
+        if (works) agreed = verdict(s, q, epoch);
+        else find_buffers(s, q);
+        if (!agreed) {
+          outcome |= FAILED_VERDICT;
+        } else {
+          Stage stage = {0, false};
+          if (threadIdx.x == 0) enter(n);
+          if (works) work(s, stage, share, shares);
+          else gather_all(n, stage, s, q, share, shares);
+          finish(n, stage);
+          if (threadIdx.x == 0) leave(n);
+        }
+      }
+    }
+
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      // All that this share has read and written comes before its count, and what other shares counted before what follows.
+      fence_acq_rel_sys();
+      s.counted = fetch_add_relaxed_gpu_u64(&record->stages[number], outcome) + outcome;
+      fence_acq_rel_sys();
+    }
+    __syncthreads();
+    if ((s.counted & SHARES) != shares || bringing) {
+      if (stages == 1) return;
+      continue;
+    }
+    // The last share of the stage.
+    const bool last = number == stages - 1;
+    u64 failed = s.counted & ~SHARES;
+    // Shares of earlier stages may still be on their way out, all of them in blocks that run.
+    if (last) {
+      for (uint32_t before = 0; before < number; before++) failed |= await_stage(record, before, shares) & ~SHARES;
+      // The first warp puts the counts back to zero: nobody may still be looking.
+      __syncthreads();
+    }
+    if (first_warp) {
+      const u64 flags = works ? p.done : q.gathered;
+      if (failed == 0) {
+        if (threadIdx.x == 0) enter(n);
+        raise_all(n, p, remote, flags, epoch);
+        if (threadIdx.x == 0) leave(n);
+        if (last && !await_all(n, p, flags, epoch, works ? PHASE_DONE : PHASE_GATHERED, s.began, true)) failed = FAILED_WAIT;
+      }
+      if (last) end_operation(n, p, remote, epoch, stages, failed);
+    }
+    if (stages == 1) return;
+    __syncthreads();
+  }
+  // Every block of a launch with stages takes exactly one ticket too many; whoever takes the last of those is the last to touch the count.
+  if (threadIdx.x == 0 && s.ticket == (stages + 1) * shares - 1) store_relaxed_gpu_u32(&record->tickets, 0);
 }
 
 }  // namespace sums
@@ -270,13 +379,16 @@ __device__ __forceinline__ void run(Sums& s, const NetParams& n, const ReducePar
 }  // namespace symm
 
 extern "C" __global__ void __launch_bounds__(symm::net::THREADS, 1) symm_net_reduce(const __grid_constant__ symm::NetReduceParams q) {
-  static_assert(symm::net::THREADS == symm::reduce::THREADS, "the sums are written for that many");
-  __shared__ symm::net::sums::Sums s;
-  symm::net::sums::run(s, q.net, q.reduce, q.remote, [&](symm::net::Stage& stage) { symm::net::sums::work(q.net, stage, s, q.reduce); });
+  using namespace symm::net;
+  static_assert(THREADS == symm::reduce::THREADS, "the sums are written for that many");
+  sums::run(q.net, q.reduce, q.remote, [&](sums::Sums& s, Stage& stage, uint32_t share, uint32_t shares) {
+    sums::work(q.net, stage, s, q.reduce, share, shares);
+  });
 }
 
 extern "C" __global__ void __launch_bounds__(symm::net::THREADS, 1) symm_net_take(const __grid_constant__ symm::NetTakeParams q) {
-  __shared__ symm::net::sums::Sums s;
-  symm::net::sums::run(s, q.net, q.take.reduce, q.remote,
-                       [&](symm::net::Stage& stage) { symm::net::sums::take_all(q.net, stage, s, q.take, q.adds); });
+  using namespace symm::net;
+  sums::run(q.net, q.take.reduce, q.remote, [&](sums::Sums& s, Stage& stage, uint32_t share, uint32_t shares) {
+    sums::take_all(q.net, stage, s, q.take, q.adds, share, shares);
+  });
 }

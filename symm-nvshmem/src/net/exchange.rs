@@ -3,9 +3,9 @@
 use symm_core::Result;
 use symm_core::backend::{Exchange, Form};
 use symm_cuda::{Cuda, Stream};
-use symm_kernels::geometry::{Launch, Limits, network_exchange};
-use symm_kernels::network::{NetEntry, THREADS};
-use symm_kernels::params::{ExchangeParams, NetExchangeParams, NetReduceParams, NetTakeParams};
+use symm_kernels::geometry::{Limits, network_exchange};
+use symm_kernels::network::NetEntry;
+use symm_kernels::params::{ExchangeParams, NetExchangeParams, NetReduceParams, NetTakeParams, TakeParams};
 
 use super::Network;
 use crate::error::unsupported;
@@ -19,7 +19,20 @@ fn name_buffers(params: &mut ExchangeParams, output: Option<&NetHandle>) {
     }
 }
 
+/// Bytes that a PE takes of all members' buffers together.
+fn taken(take: &TakeParams, ranks: usize) -> u64 {
+    let count = (take.count as usize).min(take.takes.len());
+    let one = take.takes[..count].iter().map(|t| t.rows.saturating_mul(t.cols)).fold(0, u64::saturating_add);
+    one.saturating_mul(ranks as u64)
+}
+
 impl Network {
+    /// The GPU, and the blocks that the call or the settings allow.
+    fn limits(&self, x: &Exchange<'_, Cuda>) -> Limits {
+        let own = self.cuda.limits();
+        Limits { max_blocks: if x.max_blocks == 0 { own.max_blocks } else { x.max_blocks }, ..own }
+    }
+
     /// `output`: the rest of the output's handle, which `x` has for the direct members.
     ///
     /// # Safety
@@ -48,7 +61,10 @@ impl Network {
             | Form::TwoShotAllReduceOut => {
                 let mut reduce = self.cuda.reduce_params(stream, direct, x)?;
                 name_buffers(&mut reduce.exchange, output);
-                let launch = Launch { blocks: 1, threads: THREADS, remote: 0 };
+                let all = x.in_rows.saturating_mul(x.row_bytes);
+                // A member adds up its own columns only.
+                let bytes = if x.form == Form::ReduceScatter { all / context.ranks } else { all };
+                let launch = network_exchange(bytes as u64, self.limits(x));
                 let params = NetReduceParams { net, remote, reduce };
                 // SAFETY: the parameters are the kernel's; tables and regions live as long as context and handle, and the
                 // caller promises the addresses of the descriptor.
@@ -69,9 +85,7 @@ impl Network {
                 };
                 let moves = !x.invalid && x.form != Form::Barrier;
                 let bytes = if moves { rows.saturating_mul(x.row_bytes).max(1) } else { 0 };
-                let own = self.cuda.limits();
-                let max_blocks = if x.max_blocks == 0 { own.max_blocks } else { x.max_blocks };
-                let launch = network_exchange(bytes as u64, Limits { max_blocks, ..own });
+                let launch = network_exchange(bytes as u64, self.limits(x));
                 let params = NetExchangeParams { net, remote, exchange };
                 // SAFETY: as above.
                 unsafe { self.launch(NetEntry::Exchange, launch, stream, &params) }
@@ -79,8 +93,8 @@ impl Network {
             form if form.takes() => {
                 let mut take = self.cuda.take_params(stream, direct, x)?;
                 name_buffers(&mut take.reduce.exchange, output);
-                let launch = Launch { blocks: 1, threads: THREADS, remote: 0 };
                 let adds = u32::from(form.sums_takes());
+                let launch = network_exchange(taken(&take, context.ranks), self.limits(x));
                 let params = NetTakeParams { net, remote, adds, reserved: 0, take };
                 // SAFETY: as above.
                 unsafe { self.launch(NetEntry::Take, launch, stream, &params) }

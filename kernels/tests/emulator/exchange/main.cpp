@@ -24,9 +24,13 @@ static void (*kernel_of(const ExchangeParams& p))(ExchangeParams) {
   }
 }
 
+#ifdef EXCHANGE_LAUNCHES
+using ExchangeLaunches = EXCHANGE_LAUNCHES;
+#else
 struct ExchangeLaunches : Launches<Shared<false>, ExchangeParams> {
   void add(const ExchangeParams& p, unsigned blocks) { Launches::add(kernel_of(p), p, blocks); }
 };
+#endif
 
 static std::mt19937_64 random_words;
 static u64 below(u64 n) { return random_words() % n; }

@@ -4,7 +4,10 @@
 // usage: main CALLS SEED [FENCE]    FENCE (enum Fence of steps.cuh) is left out
 #include "calls.h"
 
-using ReduceLaunches = Launches<Shared, ReduceParams>;
+#ifndef REDUCE_LAUNCHES
+#define REDUCE_LAUNCHES Launches<Shared, ReduceParams>
+#endif
+using ReduceLaunches = REDUCE_LAUNCHES;
 
 constexpr size_t BUFFER_BYTES = 40000;
 constexpr unsigned char UNTOUCHED = 0xDD;

@@ -5,7 +5,14 @@
 #include "reduce/calls.h"
 #include "take.cu"
 
-using TakeLaunches = Launches<symm::reduce::Shared, TakeParams>;
+#ifdef TAKE_LAUNCHES
+// The copy engines do not reach other hosts.
+constexpr bool COPY_ENGINES = false;
+#else
+constexpr bool COPY_ENGINES = true;
+#define TAKE_LAUNCHES Launches<symm::reduce::Shared, TakeParams>
+#endif
+using TakeLaunches = TAKE_LAUNCHES;
 
 constexpr size_t BUFFER_BYTES = 20000;
 constexpr unsigned char UNTOUCHED = 0xDD;
@@ -158,7 +165,7 @@ struct Call {
 
   // Runs the call and compares. Returns whether the team is fit for another one.
   bool check() {
-    if (low_contention(form)) three_parts();
+    if (low_contention(form) && COPY_ENGINES) three_parts();
     else launch(TAKE_WHOLE, params);
     expect();
     const u64 faults[] = {0, FAULT_ARGUMENT, FAULT_OUTPUT_ROWS, FAULT_FORM, FAULT_OUTPUT};
@@ -193,7 +200,7 @@ static void late_pe(u64 form) {
   Call call(w, 3, false);
   for (TakeParams& t : call.params) t.reduce.exchange.limit_ns = 300000000;
   const auto run = [&](unsigned first, unsigned end) {
-    for (u64 phase : low_contention(form) ? std::vector<u64>{TAKE_BEGIN, TAKE_FINISH} : std::vector<u64>{TAKE_WHOLE}) {
+    for (u64 phase : low_contention(form) && COPY_ENGINES ? std::vector<u64>{TAKE_BEGIN, TAKE_FINISH} : std::vector<u64>{TAKE_WHOLE}) {
       TakeLaunches launches;
       for (unsigned r = first; r < end; r++) {
         TakeParams t = call.params[r];
