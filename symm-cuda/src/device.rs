@@ -61,11 +61,12 @@ impl Device {
         if !unsafe { sys::is_culib_present() } {
             return Err(unavailable("libcuda was not found: no NVIDIA driver".to_owned()));
         }
-        if !symm_kernels::built() {
-            return Err(unavailable("this build has no GPU kernels: it was built without nvcc".to_owned()));
-        }
+        let none = || unavailable("no GPU is visible (nvidia-smi, CUDA_VISIBLE_DEVICES)".to_owned());
         // SAFETY: no preconditions.
-        check("cuInit", unsafe { sys::cuInit(0) }).map_err(|e| unavailable(e.to_string()))?;
+        match unsafe { sys::cuInit(0) } {
+            CUresult::CUDA_ERROR_NO_DEVICE => return Err(none()),
+            other => check("cuInit", other).map_err(|e| unavailable(e.to_string()))?,
+        }
         let mut version = 0;
         // SAFETY: `version` is a valid place.
         check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&raw mut version) })?;
@@ -77,7 +78,7 @@ impl Device {
         }
         let visible = visible()?;
         if visible == 0 {
-            return Err(unavailable("no GPU is visible".to_owned()));
+            return Err(none());
         }
         let ordinal = i32::try_from(pe.0 % visible).expect("a device number should fit i32");
         let raw = device(ordinal)?;
@@ -97,6 +98,9 @@ impl Device {
             return Err(unavailable(format!(
                 "GPU {ordinal} has compute capability {major}.x, needed is 8.0 or newer"
             )));
+        }
+        if !symm_kernels::built() {
+            return Err(unavailable("this build has no GPU kernels: it was built without nvcc".to_owned()));
         }
         let sms = attribute_of(raw, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         let mut context: CUcontext = std::ptr::null_mut();
@@ -130,6 +134,11 @@ impl Device {
 
     pub(crate) fn attribute(&self, attribute: CUdevice_attribute) -> Result<i32> {
         attribute_of(self.raw, attribute)
+    }
+
+    /// Whether a context is the one that this PE uses.
+    pub(crate) fn has_context(&self, context: CUcontext) -> bool {
+        context as usize == self.context
     }
 
     /// Whether this GPU's atomics work on the memory of the GPU with this UUID. A GPU that this process cannot see

@@ -61,6 +61,17 @@ impl Stream {
     pub(crate) unsafe fn from_raw(shared: &Arc<Shared>, raw: CUstream) -> Result<Self> {
         shared.device.enter()?;
         let _relaxed = Relaxed::enter()?;
+        let mut context = std::ptr::null_mut();
+        // SAFETY: the caller promises a live stream; `context` is a valid place.
+        check("cuStreamGetCtx", unsafe { sys::cuStreamGetCtx(raw, &raw mut context) })?;
+        if !shared.device.has_context(context) {
+            return Err(Error::InvalidArgument {
+                op: "stream_from_raw",
+                argument: "stream",
+                got: "a stream of another CUDA context".to_owned(),
+                expected: format!("one of the primary context of GPU {}", shared.device.ordinal),
+            });
+        }
         let record = Block::new(shared, Kind::Device, symm_kernels::params::RECORD_BYTES)?;
         Ok(Stream::over(shared, raw, record, false))
     }

@@ -1,0 +1,80 @@
+//! What the backend does with drivers and GPUs that are not as it wants them: a CUDA driver in host memory (`libcuda.c`) stands in
+//! for the real one. Each scenario is a process of its own, since a process loads one driver; its PEs are threads.
+//!
+//! ```text
+//! cargo test -p symm-cuda --test driver              all of them
+//! cargo test -p symm-cuda --test driver -- fabric    those whose name contains `fabric`
+//! ```
+
+mod scenarios;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Set in a scenario's process: its name.
+const MARK: &str = "SYMM_DRIVER_SCENARIO";
+
+/// A scenario: its name, the driver's settings, what is done with it.
+pub(crate) type Scenario = (&'static str, &'static [(&'static str, &'static str)], fn());
+
+/// Builds the driver into a folder for the library path; an error says why there is none.
+fn driver() -> Result<PathBuf, String> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fake-driver");
+    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let compiler = env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let built = Command::new(&compiler)
+        .args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
+        .arg(folder.join("libcuda.so"))
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/driver/libcuda.c"))
+        .output()
+        .map_err(|e| format!("{compiler}: {e}"))?;
+    if built.status.success() { Ok(folder) } else { Err(String::from_utf8_lossy(&built.stderr).into_owned()) }
+}
+
+/// Whether the scenario did what it says.
+fn passes((name, settings, _): &Scenario, folder: &Path) -> bool {
+    let this = env::current_exe().expect("a running program should have a path");
+    let mut command = Command::new(this);
+    for (variable, _) in env::vars_os() {
+        if variable.as_encoded_bytes().starts_with(b"SYMM_") {
+            command.env_remove(variable);
+        }
+    }
+    command.env(MARK, name).env("LD_LIBRARY_PATH", folder).envs(settings.iter().copied());
+    let done = command.output().expect("the program should start again");
+    let word = if done.status.success() { "ok" } else { "FAILED" };
+    println!("test {name} ... {word}");
+    if !done.status.success() {
+        println!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    }
+    done.status.success()
+}
+
+fn main() -> ExitCode {
+    if let Ok(name) = env::var(MARK) {
+        let found = scenarios::ALL.iter().find(|(n, ..)| *n == name);
+        let (.., body) = found.expect("the parent should name a scenario");
+        body();
+        return ExitCode::SUCCESS;
+    }
+    let words: Vec<String> = env::args().skip(1).filter(|w| !w.starts_with('-')).collect();
+    if env::args().any(|w| w == "--list") {
+        scenarios::ALL.iter().for_each(|(name, ..)| println!("{name}: test"));
+        return ExitCode::SUCCESS;
+    }
+    let folder = match driver() {
+        Ok(folder) => folder,
+        Err(why) => {
+            println!("the driver cannot be built: {why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let chosen = scenarios::ALL
+        .iter()
+        .filter(|(n, ..)| words.is_empty() || words.iter().any(|w| n.contains(w.as_str())));
+    let results: Vec<bool> = chosen.map(|s| passes(s, &folder)).collect();
+    let failed = results.iter().filter(|ok| !**ok).count();
+    println!("{} passed, {failed} failed", results.len() - failed);
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
