@@ -6,6 +6,7 @@
 
 #[cfg(feature = "cuda")]
 mod foreign;
+mod open;
 mod status;
 
 use std::ffi::c_void;
@@ -22,7 +23,7 @@ use symm_core::{Config, Pe, Result};
 
 #[cfg(feature = "cuda")]
 use self::foreign::{Foreign, mixture};
-use crate::select::{self, Means};
+use crate::select::Means;
 
 macro_rules! erased {
     ($($(#[$doc:meta])* $any:ident = $assoc:ident $(+ $derive:ident)?;)*) => {$(
@@ -83,12 +84,6 @@ impl AnyBackend {
     /// Why this backend was chosen, in one sentence.
     pub fn why(&self) -> &str {
         &self.why
-    }
-
-    /// Chooses and opens the backend.
-    pub(crate) fn open(boot: &Arc<dyn Bootstrap>, config: &Config, means: Means) -> Result<Self> {
-        let (chosen, why) = select::choose(boot, config, means)?;
-        Ok(AnyBackend { chosen, why })
     }
 }
 

@@ -20,6 +20,7 @@ use crate::library::{Library, bounded};
 use crate::mpi::MpiComm;
 use crate::net::Network;
 use crate::start;
+use crate::teams::Teams;
 
 /// How long the end of NVSHMEM may take, once all PEs have come to it.
 const END: Duration = Duration::from_secs(20);
@@ -37,6 +38,8 @@ pub struct Nvshmem {
     pub(crate) net: Option<Network>,
     /// Whether the GPUs' atomics on the heap can be lost; then `net` is there, and handles use what it has in their place.
     pub(crate) weak_atomics: bool,
+    pub(crate) teams: Teams,
+    pub(crate) init_timeout: Duration,
 }
 
 // SAFETY:

@@ -7,6 +7,7 @@
 //! | `mpi` | start-up over an MPI communicator of the application's |
 //! | `heap`, `ranges` | one symmetric allocation, carved up by each PE for itself |
 //! | `handle` | what operations are given |
+//! | `teams` | NVSHMEM's own teams, for kernels of the user's |
 //! | `net` | peers that NVSHMEM's transports reach: linked kernels, operations, the watchdog |
 //! | `backend` | the [`Backend`](symm_core::Backend) implementation |
 //!
@@ -38,6 +39,7 @@ mod mpi;
 mod net;
 mod ranges;
 mod start;
+mod teams;
 
 pub use backend::Nvshmem;
 pub use handle::{Mapping, RawContext, RawHandle, Segment};

@@ -9,15 +9,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
 use nvshmem_sys::{
-    INIT_WITH_MPI_COMM, INIT_WITH_UNIQUEID, NVSHMEMX_INIT_ATTR_INITIALIZER, NVSHMEMX_UNIQUEID_INITIALIZER,
-    Nvshmem, Unavailable, Version, nvshmemx_init_attr_t, nvshmemx_uniqueid_t, uniqueid_from_bytes,
-    uniqueid_to_bytes,
+    INIT_WITH_MPI_COMM, INIT_WITH_UNIQUEID, NVSHMEM_TEAM_CONFIG_INITIALIZER, NVSHMEM_TEAM_INVALID,
+    NVSHMEM_TEAM_WORLD, NVSHMEMX_INIT_ATTR_INITIALIZER, NVSHMEMX_UNIQUEID_INITIALIZER, Nvshmem, Unavailable,
+    Version, nvshmemx_init_attr_t, nvshmemx_uniqueid_t, uniqueid_from_bytes, uniqueid_to_bytes,
 };
 use symm_core::{Deadline, Pe, Result};
 use symm_cuda::Cuda;
 
 use crate::error::{BACKEND, unavailable};
 use crate::mpi::MpiComm;
+use crate::teams::Strided;
 
 /// Bytes of a unique id.
 pub(crate) const ID_BYTES: usize = size_of::<nvshmemx_uniqueid_t>();
@@ -196,6 +197,41 @@ impl Library {
         // SAFETY: NVSHMEM runs; the caller promises the module.
         let rc = unsafe { self.0.nvshmemx_cumodule_init(module.cast()) }.map_err(missing)?;
         if rc == 0 { Ok(()) } else { Err(format!("nvshmemx_cumodule_init failed (code {rc})")) }
+    }
+
+    /// Makes NVSHMEM's team of a subset of the world, in which this PE has `rank`. All PEs of the world call it, and it waits for them
+    /// without a deadline; not where several PEs share a GPU without MPS, which ends the process.
+    pub(crate) fn team(self, s: Strided, rank: Option<c_int>) -> Result<Option<c_int>, String> {
+        let config = NVSHMEM_TEAM_CONFIG_INITIALIZER;
+        let mut team = NVSHMEM_TEAM_INVALID;
+        // SAFETY: NVSHMEM runs; the configuration is initialised and the place for the team valid.
+        let rc = unsafe {
+            let (start, stride, size) = (s.start, s.stride, s.size);
+            self.0.nvshmem_team_split_strided(
+                NVSHMEM_TEAM_WORLD,
+                start,
+                stride,
+                size,
+                &raw const config,
+                0,
+                &raw mut team,
+            )
+        };
+        let rc = rc.map_err(missing)?;
+        let Some(rank) = rank else { return Ok(None) };
+        if rc != 0 || team == NVSHMEM_TEAM_INVALID {
+            return Err(format!("code {rc}; NVSHMEM_MAX_TEAMS is how many teams there may be"));
+        }
+        // SAFETY: the team was made just now.
+        let (my_pe, n) = unsafe { (self.0.nvshmem_team_my_pe(team), self.0.nvshmem_team_n_pes(team)) };
+        let (my_pe, n) = (my_pe.map_err(missing)?, n.map_err(missing)?);
+        if (my_pe, n) != (rank, s.size) {
+            return Err(format!(
+                "NVSHMEM's team has this PE as {my_pe} of {n}, expected {rank} of {}",
+                s.size
+            ));
+        }
+        Ok(Some(team))
     }
 
     /// Ends NVSHMEM. Every PE calls it, once; an error inside ends the process.

@@ -15,6 +15,7 @@ use crate::heap::Heap;
 use crate::library::{By, ID_BYTES, Library, bounded};
 use crate::mpi::{self, MpiComm};
 use crate::net::{Network, STAGES};
+use crate::teams::Teams;
 
 /// Ids of the groups that only start and end of this backend use.
 const TEAM: u64 = u64::from_le_bytes(*b"nvshmem.");
@@ -66,7 +67,9 @@ pub(crate) fn open(boot: &Arc<dyn Bootstrap>, config: &Config, comm: Option<MpiC
         start.reach_over_network(&cuda, &heap, &peers, &net)?;
         Some(net)
     };
-    let backend = Nvshmem { boot: boot.clone(), library, cuda, heap, peers, net, weak_atomics };
+    let (teams, init_timeout) = (Teams::new(boot)?, config.init_timeout);
+    let backend =
+        Nvshmem { boot: boot.clone(), library, cuda, heap, peers, net, weak_atomics, teams, init_timeout };
     log::debug!("PE {}: {}", boot.pe(), backend.describe());
     Ok(backend)
 }
