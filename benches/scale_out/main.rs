@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The program is one PE; any launcher that the library starts under will do, and without one it starts itself as 2 PEs. Each
-//! run appends one row to the file that `SCALE_OUT` names: hosts, PEs, backend, transport, and for every operation and size the
-//! median time and bytes a second. So the file gets one row for each number of hosts. PE 0 alone runs criterion, a time is the
+//! run appends one row to the file that `SCALE_OUT` names: hosts, PEs, backend, transport, the first rendezvous, and for every operation
+//! and size the median time and bytes a second; where all PEs are direct, `copy` is what the link can do. So the file gets one row for each number of hosts. PE 0 alone runs criterion, a time is the
 //! maximum over PEs, every measurement ends with a run from fresh buffers whose values are all compared.
 //!
 //! Over made-up hosts of one machine (`ci/two-hosts`) the figures show that it works and how they go with size, nothing of a
@@ -18,29 +18,81 @@ mod cases;
 #[path = "../common/mod.rs"]
 mod common;
 mod row;
+mod trip;
 
 use std::cell::RefCell;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use cases::buffers::{Buffers, Limits};
-use cases::op::Op;
+use cases::op::{Op, Traffic};
 use common::lead::Lead;
 use criterion::{Criterion, Throughput};
 use row::Row;
-use symm::{Error, Result, World};
+use symm::{Error, Reach, Result, World};
+use trip::Trip;
 
 const SIZES: [usize; 4] = [8, 64 << 10, 1 << 20, 16 << 20];
 const LIMITS: Limits = Limits { bytes: 16 << 20, row: 8192, experts: 8, root: 0, max_blocks: None };
-/// In the order of their numbers.
+/// What one-sided operations move besides where all PEs are direct: enough that starting them does not count.
+const LONG: usize = 64 << 20;
 const OPS: [Op; 5] = [Op::Put, Op::Get, Op::Signal, Op::Barrier, Op::Vdev2d];
+/// In the order of their numbers.
+const ROWS: [What; 7] = [
+    What::Op(Op::Put),
+    What::Op(Op::Get),
+    What::Op(Op::Signal),
+    What::Op(Op::Barrier),
+    What::Op(Op::Vdev2d),
+    What::Copy,
+    What::Trip,
+];
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq)]
+enum What {
+    Op(Op),
+    /// What the link can do: the bytes of a put, by the copy engine on GPUs.
+    Copy,
+    /// `put_with_signal` from the first PE to the last, and its answer.
+    Trip,
+}
+
+impl What {
+    fn name(self) -> &'static str {
+        match self {
+            What::Op(op) => op.name(),
+            What::Copy => "copy",
+            What::Trip => "put_with_signal_round_trip",
+        }
+    }
+
+    fn sizes(self, direct: bool) -> Vec<usize> {
+        let long = direct.then_some(LONG);
+        match self {
+            What::Op(Op::Barrier) => vec![0],
+            What::Op(Op::Put | Op::Get) => SIZES.into_iter().chain(long).collect(),
+            What::Op(_) => SIZES.to_vec(),
+            What::Copy => SIZES[2..].iter().copied().filter(|_| direct).chain(long).collect(),
+            What::Trip => SIZES[..2].to_vec(),
+        }
+    }
+
+    /// The operation whose buffers it uses.
+    fn op(self) -> Op {
+        match self {
+            What::Op(op) => op,
+            What::Copy | What::Trip => Op::Put,
+        }
+    }
+}
 
 fn main() -> ExitCode {
     let started = symm::Config::from_env().and_then(|config| symm::is_started(&config));
     let result = match started {
         Ok(false) if common::asks(&["--help", "-h", "--list"]) => {
-            for op in OPS {
-                println!("{}: bench", op.name());
+            for what in ROWS {
+                println!("{}: bench", what.name());
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -55,19 +107,31 @@ struct Job {
     world: World,
     lead: Lead,
     buffers: Buffers<f32>,
+    /// Where all PEs are direct.
+    long: Option<Buffers<f32>>,
+    trip: Trip,
 }
 
 impl Job {
     /// Runs what PE 0 asked for on this PE, and returns the longest time of all.
     fn work(&self, [op, size, iterations]: [u64; 3]) -> Result<Duration> {
         let wrong = |got: u64| {
-            Error::argument("scale_out", "operation", got, format!("a number below {}", OPS.len()))
+            Error::argument("scale_out", "operation", got, format!("a number below {}", ROWS.len()))
         };
-        let op = *OPS.get(op as usize).ok_or_else(|| wrong(op))?;
-        let case = self.buffers.case(op, size as usize, None)?;
+        let what = *ROWS.get(op as usize).ok_or_else(|| wrong(op))?;
+        if what == What::Trip {
+            return self.lead.maximum(self.trip.run(size as usize, iterations)?);
+        }
+        let (op, size) = (what.op(), size as usize);
+        let buffers = self.long.as_ref().filter(|_| size > LIMITS.bytes).unwrap_or(&self.buffers);
+        let case = buffers.case(op, size, None)?;
         case.reset()?;
         case.calm()?;
         let began = Instant::now();
+        if what == What::Copy {
+            case.copy(iterations)?;
+            return self.lead.maximum(began.elapsed());
+        }
         case.run(iterations)?;
         let time = self.lead.maximum(began.elapsed())?;
         match case.check(false)? {
@@ -88,7 +152,15 @@ impl Job {
 fn pe() -> Result<ExitCode> {
     let world = symm::init()?;
     let row = Row::new(&world)?;
-    let job = Job { lead: Lead::new(&world)?, buffers: Buffers::new(&world, &OPS, LIMITS)?, world };
+    let direct = (0..world.n_pes()).all(|pe| world.reach(pe.into()) == Reach::Direct);
+    let long = Limits { bytes: LONG, ..LIMITS };
+    let job = Job {
+        lead: Lead::new(&world)?,
+        buffers: Buffers::new(&world, &OPS, LIMITS)?,
+        long: if direct { Some(Buffers::new(&world, &[Op::Put, Op::Get], long)?) } else { None },
+        trip: Trip::new(&world, SIZES[1])?,
+        world,
+    };
     if job.world.pe().0 == 0 {
         let row = RefCell::new(row);
         let mut criterion = Criterion::default()
@@ -96,8 +168,8 @@ fn pe() -> Result<ExitCode> {
             .sample_size(10)
             .warm_up_time(Duration::from_millis(100))
             .measurement_time(Duration::from_millis(500));
-        for (number, op) in OPS.into_iter().enumerate() {
-            measure(&mut criterion, &job, number as u64, op, &row);
+        for number in 0..ROWS.len() {
+            measure(&mut criterion, &job, number, &row);
         }
         criterion.final_summary();
         job.lead.end()?;
@@ -109,12 +181,17 @@ fn pe() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn measure(criterion: &mut Criterion, job: &Job, number: u64, op: Op, row: &RefCell<Row>) {
-    let name = format!("{}, {}", op.name(), row.borrow().name());
-    let mut group = criterion.benchmark_group(name);
-    let sizes = if op == Op::Barrier { &[0][..] } else { &SIZES[..] };
+fn measure(criterion: &mut Criterion, job: &Job, number: usize, row: &RefCell<Row>) {
+    let what = ROWS[number];
+    let sizes = what.sizes(job.long.is_some());
+    if sizes.is_empty() {
+        return;
+    }
+    let mut group = criterion.benchmark_group(format!("{}, {}", what.name(), row.borrow().name()));
     for size in sizes {
-        let traffic = op.traffic(job.world.n_pes(), *size);
+        // A round trip is a time; bytes a second of it would say nothing.
+        let traffic =
+            if what == What::Trip { Traffic::default() } else { what.op().traffic(job.world.n_pes(), size) };
         let moved = traffic.wire + traffic.local;
         if moved > 0.0 {
             group.throughput(Throughput::Bytes(moved as u64));
@@ -122,12 +199,13 @@ fn measure(criterion: &mut Criterion, job: &Job, number: u64, op: Op, row: &RefC
         let samples = RefCell::new(Vec::new());
         group.bench_function(format!("{size} B"), |b| {
             b.iter_custom(|n| {
-                let time = job.lead([number, *size as u64, n]).expect("a bench's operations should not fail");
+                let command = [number as u64, size as u64, n];
+                let time = job.lead(command).expect("a bench's operations should not fail");
                 samples.borrow_mut().push(time.as_secs_f64() / n as f64);
                 time
             });
         });
-        row.borrow_mut().add(op.name(), *size, traffic.wire, samples.into_inner());
+        row.borrow_mut().add(what.name(), size, traffic.wire, samples.into_inner());
     }
     group.finish();
 }

@@ -2,6 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
+use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 use symm::{Backend, DType, Error, Options, Reach, Result, World};
@@ -11,6 +12,8 @@ pub(crate) struct Row {
     pes: usize,
     backend: &'static str,
     transport: String,
+    /// How long the world's first rendezvous took on this PE, in milliseconds.
+    first_rendezvous: f64,
     rows: Map<String, Value>,
 }
 
@@ -20,7 +23,9 @@ impl Row {
     pub(crate) fn new(world: &World) -> Result<Self> {
         let team = world.team();
         let names = team.empty(&[team.world_size()], DType::U64)?;
+        let began = Instant::now();
         let handle = names.rendezvous(team)?;
+        let first_rendezvous = began.elapsed().as_secs_f64() * 1e3;
         let stream = world.stream()?;
         let mine = world.local(DType::U64, 1)?;
         let mut hash = DefaultHasher::new();
@@ -37,6 +42,7 @@ impl Row {
             pes: world.n_pes(),
             backend: world.backend().name(),
             transport: if direct { "load and store".to_owned() } else { network(world.backend().name()) },
+            first_rendezvous,
             rows: Map::new(),
         })
     }
@@ -61,6 +67,7 @@ impl Row {
         let Some(file) = std::env::var_os("SCALE_OUT") else { return Ok(()) };
         let row = json!({
             "hosts": self.hosts, "pes": self.pes, "backend": self.backend, "transport": self.transport,
+            "first_rendezvous_milliseconds": self.first_rendezvous,
             "operations": self.rows,
         });
         let opened = std::fs::OpenOptions::new().create(true).append(true).open(&file);
