@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// One image for each file of `cu/`.
-const MODULES: [&str; 7] = ["copy", "signal", "barrier", "exchange", "reduce", "take", "plan"];
+const MODULES: [&str; 8] = ["copy", "signal", "barrier", "exchange", "reduce", "take", "plan", "pushed"];
 
 /// Relocatable images, which the host links with NVSHMEM's device library at start: name, file, macro.
 const RELOCATABLE: [(&str, &str, &str); 4] = [

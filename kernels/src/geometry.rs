@@ -94,6 +94,13 @@ pub fn reduce(bytes: u64, limits: Limits) -> Launch {
     Launch { blocks: wanted.clamp(1, limits.blocks()), threads: REDUCE_THREADS, remote: 0 }
 }
 
+/// A `one_shot_all_reduce` of `bytes` bytes whose elements are pushed into slots of `slot_bytes`; `None` if they do not fit: each
+/// word of eight bytes goes with one that says which operation it belongs to.
+pub fn pushed(bytes: u64, slot_bytes: u64) -> Option<Launch> {
+    let fits = bytes.div_ceil(8).checked_mul(16).is_some_and(|b| b <= slot_bytes);
+    fits.then_some(Launch { blocks: 1, threads: REDUCE_THREADS, remote: 0 })
+}
+
 /// A put or get of `bytes` bytes. Small ones take one block, so that the signal needs no count of blocks.
 pub fn copy(bytes: u64, limits: Limits) -> Launch {
     let blocks = u32::try_from(bytes.div_ceil(BLOCK_ROUND)).unwrap_or(u32::MAX);
@@ -190,6 +197,14 @@ mod tests {
         assert_eq!((blocks(64 << 20), blocks(u64::MAX)), (132, 132));
         assert_eq!(reduce(1 << 30, Limits { max_blocks: 5, ..H200 }).blocks, 5);
         assert_eq!(reduce(8, H200).threads, REDUCE_THREADS);
+    }
+
+    #[test]
+    fn pushed_elements_take_half_of_a_slot() {
+        let fits = |bytes| pushed(bytes, 8320).is_some();
+        assert!([0, 1, 4096, 4160].iter().all(|b| fits(*b)));
+        assert!([4161, u64::MAX].iter().all(|b| !fits(*b)));
+        assert_eq!(pushed(8, 64), Some(Launch { blocks: 1, threads: REDUCE_THREADS, remote: 0 }));
     }
 
     #[test]

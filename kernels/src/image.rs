@@ -65,10 +65,23 @@ pub enum Entry {
     TakeI64,
     /// The planned exchange: [`PlanParams`](crate::params::PlanParams), [`REDUCE_THREADS`](crate::geometry::REDUCE_THREADS).
     Plan,
+    /// `one_shot_all_reduce` whose elements are pushed, of f16: [`ReduceParams`](crate::params::ReduceParams),
+    /// [`geometry::pushed`](crate::geometry::pushed).
+    PushedF16,
+    /// Of bf16.
+    PushedBf16,
+    /// Of f32.
+    PushedF32,
+    /// Of f64.
+    PushedF64,
+    /// Of i32.
+    PushedI32,
+    /// Of i64.
+    PushedI64,
 }
 
 /// Every kernel, in the order of [`Entry`].
-pub const ENTRIES: [Entry; 27] = [
+pub const ENTRIES: [Entry; 33] = [
     Entry::Put,
     Entry::Get,
     Entry::PadSignal,
@@ -96,6 +109,12 @@ pub const ENTRIES: [Entry; 27] = [
     Entry::TakeI32,
     Entry::TakeI64,
     Entry::Plan,
+    Entry::PushedF16,
+    Entry::PushedBf16,
+    Entry::PushedF32,
+    Entry::PushedF64,
+    Entry::PushedI32,
+    Entry::PushedI64,
 ];
 
 impl Entry {
@@ -113,6 +132,12 @@ impl Entry {
             | Entry::TakeI32
             | Entry::TakeI64 => "take",
             Entry::Plan => "plan",
+            Entry::PushedF16
+            | Entry::PushedBf16
+            | Entry::PushedF32
+            | Entry::PushedF64
+            | Entry::PushedI32
+            | Entry::PushedI64 => "pushed",
             Entry::Broadcast
             | Entry::ReduceF16
             | Entry::ReduceBf16
@@ -147,6 +172,12 @@ impl Entry {
                 | Entry::ReduceF64
                 | Entry::ReduceI32
                 | Entry::ReduceI64
+                | Entry::PushedF16
+                | Entry::PushedBf16
+                | Entry::PushedF32
+                | Entry::PushedF64
+                | Entry::PushedI32
+                | Entry::PushedI64
         )
     }
 
@@ -180,6 +211,12 @@ impl Entry {
             Entry::TakeI32 => c"symm_take_i32",
             Entry::TakeI64 => c"symm_take_i64",
             Entry::Plan => c"symm_plan",
+            Entry::PushedF16 => c"symm_pushed_f16",
+            Entry::PushedBf16 => c"symm_pushed_bf16",
+            Entry::PushedF32 => c"symm_pushed_f32",
+            Entry::PushedF64 => c"symm_pushed_f64",
+            Entry::PushedI32 => c"symm_pushed_i32",
+            Entry::PushedI64 => c"symm_pushed_i64",
         }
     }
 }

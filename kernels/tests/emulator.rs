@@ -22,6 +22,7 @@ const PLAN: Program = Program { name: "plan", units: &[] };
 const NET_EXCHANGE: Program = Program { name: "net_exchange", units: &[] };
 const NET_REDUCE: Program = Program { name: "net_reduce", units: &[] };
 const NET_TAKE: Program = Program { name: "net_take", units: &[] };
+const PUSHED: Program = Program { name: "pushed", units: &["pushed"] };
 const ORDER: Program = Program { name: "order", units: &["copy", "signal", "barrier", "exchange"] };
 
 /// The fences of `cu/steps.cuh` in their order, and the program that fails without each.
@@ -44,11 +45,12 @@ const FENCES: [(&str, &Program); 12] = [
 const SEEDS: u32 = 16;
 
 /// What a host compiler is given instead of lines of a file in `cu`.
-const CHANGES: [(&str, &str, &str); 12] = [
+const CHANGES: [(&str, &str, &str); 13] = [
     ("exchange.cu", "__shared__ Shared<FEW> s;", "Shared<FEW>& s = *(Shared<FEW>*)current_block->shared;"),
     ("reduce.cu", "__shared__ Shared s;", "Shared& s = *(Shared*)current_block->shared;"),
     ("take.cu", "__shared__ Shared s;", "Shared& s = *(Shared*)current_block->shared;"),
     ("plan.cu", "__shared__ Shared s;", "Shared& s = *(Shared*)current_block->shared;"),
+    ("pushed.cu", "__shared__ Shared s;", "Shared& s = *(Shared*)current_block->shared;"),
     ("barrier.cu", "__shared__ u64 count;", "u64& count = *(u64*)current_block->shared;"),
     // A block of the machine has 64 threads.
     ("reduce/common.cuh", "constexpr int THREADS = 512;", "constexpr int THREADS = 64;"),
@@ -229,6 +231,11 @@ fn the_forms_that_take_over_a_network_do_what_the_oracle_says() {
 #[test]
 fn a_planned_exchange_moves_what_its_table_says() {
     passes(&PLAN, 24);
+}
+
+#[test]
+fn pushed_elements_are_added_up_like_those_that_are_read() {
+    passes(&PUSHED, 40);
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub struct Cuda {
     /// For each PE: whether this GPU's atomics work on its memory.
     pub(crate) atomics: Vec<bool>,
     pub(crate) max_blocks: u32,
+    /// Most bytes of a one-shot all-reduce whose elements are pushed.
+    pub(crate) one_shot_push: usize,
     /// Whether all PEs are on one host.
     pub(crate) one_host: bool,
     /// What memory is shared as instead of what was asked for, and why.
@@ -55,7 +57,8 @@ unsafe impl Backend for Cuda {
 
     fn init(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<Self> {
         let Opened { shared, kernels, atomics, one_host, fallback } = open(boot, config)?;
-        Ok(Cuda { shared, kernels, atomics, max_blocks: config.max_blocks, one_host, fallback })
+        let (max_blocks, one_shot_push) = (config.max_blocks, config.one_shot_push);
+        Ok(Cuda { shared, kernels, atomics, max_blocks, one_shot_push, one_host, fallback })
     }
 
     fn name(&self) -> &'static str {

@@ -5,7 +5,7 @@ use symm_core::backend::{Exchange, Form};
 use symm_core::status::fault;
 use symm_core::{Addr, DType, Result};
 use symm_kernels::Entry;
-use symm_kernels::geometry::{Limits, reduce};
+use symm_kernels::geometry::{Limits, pushed, reduce};
 use symm_kernels::params::ReduceParams;
 
 use crate::backend::Cuda;
@@ -61,12 +61,21 @@ impl Cuda {
         };
         let max_blocks = if x.max_blocks == 0 { self.max_blocks } else { x.max_blocks };
         let limits = Limits { multiprocessors: self.shared.device.multiprocessors, max_blocks };
-        let launch = reduce(bytes as u64, limits);
+        let push = output.is_some() && x.form == Form::OneShotAllReduce && bytes <= self.one_shot_push;
+        let pushed = if push { pushed(bytes as u64, params.exchange.slot_bytes) } else { None };
+        let push = pushed.is_some();
+        let launch = pushed.unwrap_or_else(|| reduce(bytes as u64, limits));
         if !capturing {
             context.order(stream)?;
         }
         let entry = match x.dtype {
             _ if output.is_none() || x.form == Form::Broadcast => Entry::Broadcast,
+            DType::F16 if push => Entry::PushedF16,
+            DType::BF16 if push => Entry::PushedBf16,
+            DType::F32 if push => Entry::PushedF32,
+            DType::F64 if push => Entry::PushedF64,
+            DType::I32 if push => Entry::PushedI32,
+            DType::I64 if push => Entry::PushedI64,
             DType::F16 => Entry::ReduceF16,
             DType::BF16 => Entry::ReduceBf16,
             DType::F32 => Entry::ReduceF32,

@@ -3,7 +3,7 @@
 //
 // Settings, by the environment: FAKE_GPUS (2), FAKE_VERSION (13000), FAKE_CAPABILITY (90), FAKE_FABRIC (0: no fabric handles, 1: they
 // work), FAKE_NO_FD (1: no descriptors), FAKE_BYTES (of all GPUs together, 1 GiB), FAKE_FAIL (CALL=CODE: that call fails; several with
-// commas between them).
+// commas between them), FAKE_LAUNCHES (file that gets the name of each kernel that is launched).
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -126,10 +126,13 @@ PUBLIC Result cuModuleLoadData(void** module, const void* image) {
   FAILS(cuModuleLoadData);
   return *module = contexts, OK;
 }
-PUBLIC Result cuModuleGetFunction(void** function, void* module, const char* name) { return (void)module, (void)name, *function = contexts, OK; }
+PUBLIC Result cuModuleGetFunction(void** function, void* module, const char* name) { return (void)module, *function = strdup(name), OK; }
 PUBLIC Result cuLaunchKernelEx(const void* config, void* function, void** parameters, void** extra) {
-  (void)config, (void)function, (void)parameters, (void)extra;
+  (void)config, (void)parameters, (void)extra;
   FAILS(cuLaunchKernelEx);
+  const char* path = getenv("FAKE_LAUNCHES");
+  FILE* list = path ? fopen(path, "a") : NULL;
+  if (list) fprintf(list, "%s\n", (const char*)function), fclose(list);
   return OK;
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cudarc::driver::sys;
 use symm_core::bootstrap::{Bootstrap, Liveness, Message, Tag, local};
 use symm_core::capability::Capabilities;
-use symm_core::model::World;
+use symm_core::model::{Options, World};
 use symm_core::{Config, DType, Deadline, Error, Pe, Result};
 use symm_cuda::{Cuda, device_count};
 
@@ -41,6 +41,7 @@ pub(crate) const ALL: &[Scenario] = &[
     ("fabric_between_hosts", &[("FAKE_FABRIC", "1")], fabric_between_hosts),
     ("no_fabric_between_hosts", &[("FAKE_FABRIC", "0")], no_fabric_between_hosts),
     ("rounds_leave_nothing", &[], rounds_leave_nothing),
+    ("small_sums_are_pushed_if_asked_for", &[], small_sums_are_pushed_if_asked_for),
 ];
 
 /// Runs a world of each bootstrap on a thread; results in PE order.
@@ -273,6 +274,46 @@ fn rounds_leave_nothing() {
         world.finalize()
     });
     assert_eq!(results, [Ok(()), Ok(())]);
+}
+
+fn small_sums_are_pushed_if_asked_for() {
+    if !has_kernels() {
+        return;
+    }
+    let list = std::env::temp_dir().join(format!("symm-launches-{}", std::process::id()));
+    // SAFETY: no other thread runs yet.
+    unsafe { std::env::set_var("FAKE_LAUNCHES", &list) };
+    // Bytes that the setting allows, elements, kernel. A slot of the team's context has room for 4,160 bytes.
+    for (most, numel, kernel) in [
+        (0, 8, "symm_reduce_bf16"),
+        (4096, 2048, "symm_pushed_bf16"),
+        (4096, 2049, "symm_reduce_bf16"),
+        (1 << 20, 2080, "symm_pushed_bf16"),
+        (1 << 20, 2081, "symm_reduce_bf16"),
+    ] {
+        let mut config = config();
+        config.one_shot_push = most;
+        let results = each(local(2), &config, |world| {
+            let stream = world.stream()?;
+            let buffer = world.team().empty(&[numel], DType::BF16)?.rendezvous(world.team())?;
+            let out = world.local(DType::BF16, numel)?;
+            world.team().context().one_shot_all_reduce_out(
+                &stream,
+                &buffer,
+                &out.span(),
+                Options::default(),
+            )?;
+            world.finalize()
+        });
+        assert_eq!(results, [Ok(()), Ok(())]);
+        let launched = std::fs::read_to_string(&list).expect("kernels were launched");
+        std::fs::remove_file(&list).expect("our own file");
+        assert_eq!(
+            launched.lines().collect::<Vec<_>>(),
+            [kernel; 2],
+            "{most} bytes allowed, {numel} elements"
+        );
+    }
 }
 
 /// Two PEs that pass no descriptors to each other.
