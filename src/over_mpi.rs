@@ -4,13 +4,16 @@
 //! our own connections, which tell of death. Every call is one that can be waited for under a deadline.
 
 use std::mem::MaybeUninit;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use mpi::ffi;
 use mpi::traits::Communicator;
 use symm_core::bootstrap::{Bootstrap, Contacts, Family, Identity, Secret, Sockets, Whereabouts};
 use symm_core::{Config, Deadline, Error, Pe, Result};
 
+/// How long after the deadline an error of one of MPI's calls, which says more, is still waited for.
+const GRACE: Duration = Duration::from_millis(500);
 /// Longest card that fits its place in the exchange.
 const CARD: usize = 510;
 /// A card with its length before it.
@@ -51,25 +54,57 @@ fn is_running() -> Result<bool> {
 
 /// Over all processes that MPI started. If the application has not initialised MPI, it is initialised for this alone and
 /// finalized again: a process that ends with MPI open takes the others along.
+///
+/// Both wait for every process and know no deadline, so a thread of its own makes all calls of MPI; it is left behind when the
+/// deadline passes.
 pub(crate) fn start(config: &Config) -> Result<Arc<dyn Bootstrap>> {
     if is_running()? {
         return over(&mpi::topology::SimpleCommunicator::world(), config);
     }
-    let universe = mpi::initialize().ok_or_else(|| Error::Backend {
-        backend: "mpi",
-        call: "MPI_Init_thread",
-        code: -1,
-        text: "MPI was finalized already, and cannot be initialised again".to_owned(),
+    let (tell, hear) = mpsc::channel();
+    let (settings, deadline) = (config.clone(), Deadline::after(config.init_timeout));
+    let thread = std::thread::Builder::new().name("symm-mpi".to_owned());
+    let started = thread.spawn(move || {
+        let Some((universe, _)) = mpi::initialize_with_threading(mpi::Threading::Funneled) else {
+            // Who gave up meanwhile hears nothing any more, here and below.
+            let _ = tell.send(Err(Error::Backend {
+                backend: "mpi",
+                call: "MPI_Init_thread",
+                code: -1,
+                text: "MPI was finalized already, and cannot be initialised again".to_owned(),
+            }));
+            return;
+        };
+        match over_until(&universe.world(), &settings, deadline) {
+            Ok(boot) => {
+                drop(universe);
+                let _ = tell.send(Ok(boot));
+            }
+            // First, since the others may not come to the end of MPI either.
+            Err(e) => drop(tell.send(Err(e))),
+        }
+    });
+    started.map_err(|e| Error::System {
+        call: "pthread_create",
+        errno: e.raw_os_error().unwrap_or(0),
+        text: e.to_string(),
     })?;
-    let boot = over(&universe.world(), config);
-    drop(universe);
-    boot
+    hear.recv_timeout(deadline.left() + GRACE).unwrap_or_else(|_| {
+        let why = format!(
+            "not every PE came to MPI_Init or MPI_Finalize within {:.1?}; MPI does not tell who is missing",
+            deadline.waited()
+        );
+        Err(Error::Bootstrap { call: "MPI_Init_thread", why })
+    })
 }
 
 /// Over the processes of `comm`, PE = rank.
 pub(crate) fn over(comm: &impl Communicator, config: &Config) -> Result<Arc<dyn Bootstrap>> {
+    over_until(comm, config, Deadline::after(config.init_timeout))
+}
+
+fn over_until(comm: &impl Communicator, config: &Config, deadline: Deadline) -> Result<Arc<dyn Bootstrap>> {
     config.check()?;
-    let deadline = Deadline::after(config.init_timeout);
     let pe = Pe(u32::try_from(comm.rank()).unwrap_or(u32::MAX));
     let n_pes = usize::try_from(comm.size()).unwrap_or(0);
     let mut own = Own::duplicate(comm, deadline)?;

@@ -68,6 +68,21 @@ fn world(dies: bool) -> symm::Result<()> {
     Ok(())
 }
 
+/// The start, to which PE 1 does not come, whatever started it.
+fn late() -> symm::Result<()> {
+    let rank = ["PMIX_RANK", "PMI_RANK"].iter().find_map(|name| std::env::var(name).ok());
+    if rank.as_deref() == Some("1") {
+        std::thread::sleep(Duration::from_secs(4));
+        return Ok(());
+    }
+    let mut config = Config::from_env()?;
+    config.init_timeout = Duration::from_millis(1500);
+    let began = std::time::Instant::now();
+    let started = symm::start(&config);
+    assert!(began.elapsed() < Duration::from_secs(4), "after {:?}", began.elapsed());
+    started.map(drop)
+}
+
 /// Does nothing unless another test of this file started this process as a PE.
 #[test]
 fn child() {
@@ -75,6 +90,7 @@ fn child() {
         Ok("world") => world(false),
         Ok("death") => world(true),
         Ok("backend") => symm::init().map(drop),
+        Ok("late") => late(),
         _ => return,
     };
     if let Err(e) = outcome {
@@ -162,11 +178,20 @@ fn two_hosts() {
         "mpirun.mpich -launcher ssh -launcher-exec {} -hosts {first}:2,{second}:2 -n 4",
         hosts.agent()
     );
-    for launcher in [open_mpi, mpich] {
+    let missed = [
+        "error Timeout: init: timeout in PMIx_Fence after 1.5",
+        "error Bootstrap: bootstrap: PMI: barrier_out: no answer in time: not every PE came",
+    ];
+    for (launcher, missed) in [open_mpi, mpich].into_iter().zip(missed) {
         for (role, n) in [("world", 4), ("backend", 0)] {
             let Some(said) = hosts.launch(&launcher, &[("HOSTS_ROLE", role.to_owned())]) else { continue };
             all_came(&said, n);
             assert!(n > 0 || said.matches("error Unsupported: host").count() == 4, "{said}");
         }
+        // PMIx can be asked who is missing, PMI cannot, and MPICH's launcher ends the others once one has given up.
+        let Some(said) = hosts.launch(&launcher, &[("HOSTS_ROLE", "late".to_owned())]) else { continue };
+        let over_pmix = missed.contains("PMIx");
+        assert!(said.matches(missed).count() >= if over_pmix { 3 } else { 1 }, "{said}");
+        assert!(!over_pmix || said.matches("late: PE 1 (expected 4, got 3)").count() == 3, "{said}");
     }
 }

@@ -321,23 +321,41 @@ fn hear(room: &Room, mut stream: TcpStream) -> Result<(), String> {
 /// The others.
 impl Meeting {
     fn go(&self, card: &[u8], wanted: &[Pe], deadline: Deadline) -> Result<Vec<Vec<u8>>> {
-        let mut missing = vec![Pe(0)];
-        let mut last = String::new();
+        // Who has not come, once PE 0 has said so.
+        let mut missing = Vec::new();
         for attempt in 0.. {
             let address = self.addresses[attempt % self.addresses.len()];
-            match self.visit(address, card, wanted, deadline, &mut missing)? {
+            let why = match self.visit(address, card, wanted, deadline, &mut missing)? {
                 Ok(cards) => return Ok(cards),
-                Err(why) => last = format!("{address}: {why}"),
-            }
+                Err(why) => why,
+            };
             if deadline.passed() {
+                if missing.is_empty() {
+                    return Err(self.not_reached(address, &why, deadline));
+                }
                 break;
             }
             std::thread::sleep(RETRY.min(deadline.left()));
         }
-        log::warn!("PE {}: the PEs did not meet; the last attempt: {last}", self.identity.pe);
+        Err(self.late(missing, deadline))
+    }
+
+    fn late(&self, missing: Vec<Pe>, deadline: Deadline) -> Error {
         let n_pes = self.identity.n_pes as u64;
         let (expected, got, waited) = (n_pes, n_pes - missing.len() as u64, deadline.waited());
-        Err(Error::Timeout { op: "init", phase: "meeting", late: missing, expected, got, waited })
+        Error::Timeout { op: "init", phase: "meeting", late: missing, expected, got, waited }
+    }
+
+    /// Nobody was there, or nobody who answered; whether PE 0 is late or the address is wrong, only users know.
+    fn not_reached(&self, last: SocketAddr, why: &str, deadline: Deadline) -> Error {
+        let others: Vec<String> =
+            self.addresses.iter().filter(|a| **a != last).map(|a| format!(", {a}")).collect();
+        let why = format!(
+            "PE 0 was not reached at {last}{} within {:.1?} (SYMM_ADDR or MASTER_ADDR; is PE 0 late?): {why}",
+            others.concat(),
+            deadline.waited()
+        );
+        Error::Bootstrap { call: "connect", why }
     }
 
     /// One attempt; the inner error may pass.
@@ -372,17 +390,17 @@ impl Meeting {
                 Ok(News::Cards(cards)) => return Ok(Ok(cards)),
                 Ok(News::Missing(pes)) => *missing = pes.into_iter().map(Pe).collect(),
                 Ok(News::Impossible(why)) => return Err(Error::Bootstrap { call: "meeting", why }),
-                // PE 0 gave up, or this PE's time is over.
-                Err(_) if deadline.passed() => return Ok(Err("time is over".to_owned())),
+                // PE 0 gave up, or this PE's time is over. If PE 0 has not even said who is missing, it hangs itself.
+                Err(_) if deadline.passed() => {
+                    let missing = std::mem::take(missing);
+                    return Err(self.late(if missing.is_empty() { vec![Pe(0)] } else { missing }, deadline));
+                }
                 Err(why) => {
                     let why = format!("PE 0 ended before all PEs had met: {why}");
-                    return Err(if missing.is_empty() || missing.contains(&Pe(0)) {
+                    return Err(if missing.is_empty() {
                         Error::PeerFailed { pe: Pe(0), why }
                     } else {
-                        let n = self.identity.n_pes as u64;
-                        let (expected, got) = (n, n - missing.len() as u64);
-                        let (late, waited) = (std::mem::take(missing), deadline.waited());
-                        Error::Timeout { op: "init", phase: "meeting", late, expected, got, waited }
+                        self.late(std::mem::take(missing), deadline)
                     });
                 }
             }

@@ -18,6 +18,8 @@ use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::pe::Pe;
 
+/// How long the launcher may take to take leave.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// Longest line that is taken from the launcher.
 const LINE: u64 = 8192;
 
@@ -29,6 +31,12 @@ pub(super) fn start(config: &Config, env: &impl Fn(&str) -> Option<String>) -> R
     let mut session = Session::open(fd, deadline)?;
     let mut identity =
         Identity { pe, n_pes, job: job_name("pmi", &[&session.space]), secret: secret(config) };
+    if session.is_one_host() {
+        // Nobody needs to be told anything, and who is late is named; their user is checked instead of a secret.
+        session.finish();
+        let boot = Sockets::join(identity, Whereabouts::OneHost, deadline)?;
+        return Ok(boot);
+    }
     if !identity.secret.is_some() {
         if pe == Pe(0) {
             session.put(&secret_key(), &Secret::random()?)?;
@@ -160,11 +168,34 @@ impl Session {
         self.ask("barrier_in", "barrier_out").map(drop)
     }
 
+    /// Whether the launcher says that it started all PEs on one host.
+    fn is_one_host(&mut self) -> bool {
+        let command = format!("get kvsname={} key=PMI_process_mapping", self.space);
+        // One that does not say it, or not in this form, has started them anywhere.
+        self.ask(&command, "get_result").is_ok_and(|words| {
+            words.get("value").and_then(|mapping| hosts(mapping)).is_some_and(|hosts| hosts == 1)
+        })
+    }
+
     fn finish(mut self) {
-        if let Err(e) = self.ask("finalize", "finalize_ack") {
+        let told = self.limit(Deadline::after(FAREWELL)).and_then(|()| self.ask("finalize", "finalize_ack"));
+        if let Err(e) = told {
             log::warn!("{}: {e}", crate::pe::here());
         }
     }
+}
+
+/// Hosts of a mapping: `(vector,(first host, hosts, PEs on each),…)`.
+fn hosts(mapping: &str) -> Option<u64> {
+    let blocks = mapping.strip_prefix("(vector,")?.strip_suffix(')')?;
+    let mut most = 0;
+    for block in blocks.split_inclusive(')') {
+        let block = block.trim_start_matches(',').strip_prefix('(')?.strip_suffix(')')?;
+        let mut numbers = block.split(',').map(|n| n.parse::<u64>().ok());
+        let (first, count) = (numbers.next()??, numbers.next()??);
+        most = most.max(first.checked_add(count)?);
+    }
+    Some(most)
 }
 
 fn words(line: &str) -> HashMap<String, String> {
@@ -204,6 +235,22 @@ mod tests {
         "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=32\n",
         "cmd=my_kvsname kvsname=kvs_1\n",
     ];
+
+    #[test]
+    fn a_mapping_says_how_many_hosts_there_are() {
+        for (mapping, expected) in [
+            ("(vector,(0,1,4))", Some(1)),
+            ("(vector,(0,1,4),(0,1,2))", Some(1)),
+            ("(vector,(0,2,4))", Some(2)),
+            ("(vector,(0,1,4),(1,1,3))", Some(2)),
+            ("(vector,(0,1))", Some(1)),
+            ("(vector,(0))", None),
+            ("(vector,0,1,4)", None),
+            ("", None),
+        ] {
+            assert_eq!(hosts(mapping), expected, "{mapping}");
+        }
+    }
 
     #[test]
     fn values_travel_as_text_and_have_a_limit() {

@@ -16,7 +16,7 @@ pub(super) fn start(config: &Config, env: &impl Fn(&str) -> Option<String>) -> R
     if nodes > 1 {
         let expected = format!(
             "a number, since srun started this step on {nodes} nodes and told nobody how to find the others: use \
-             srun --mpi=pmix, or set SYMM_PE, SYMM_N_PES, SYMM_ADDR and SYMM_TOKEN"
+             srun --mpi=pmix or --mpi=pmi2, or set SYMM_PE, SYMM_N_PES, SYMM_ADDR and SYMM_TOKEN"
         );
         return Err(Error::Setting { name: "SYMM_N_PES", got: "unset".to_owned(), expected });
     }

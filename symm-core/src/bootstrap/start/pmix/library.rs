@@ -143,6 +143,7 @@ impl Drop for Got {
     }
 }
 
+pub(super) type Answered = unsafe extern "C" fn(Status, *mut Value, *mut c_void);
 pub(super) type Done = unsafe extern "C" fn(Status, *mut c_void);
 
 /// The calls.
@@ -155,6 +156,14 @@ pub(super) struct Calls {
         unsafe extern "C" fn(*const Proc, usize, *const Info, usize, Option<Done>, *mut c_void) -> Status,
     pub(super) get:
         unsafe extern "C" fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> Status,
+    pub(super) get_nb: unsafe extern "C" fn(
+        *const Proc,
+        *const c_char,
+        *const Info,
+        usize,
+        Option<Answered>,
+        *mut c_void,
+    ) -> Status,
     error_string: unsafe extern "C" fn(Status) -> *const c_char,
 }
 
@@ -180,6 +189,7 @@ impl Calls {
                 commit: *library.get(b"PMIx_Commit\0").map_err(failed)?,
                 fence_nb: *library.get(b"PMIx_Fence_nb\0").map_err(failed)?,
                 get: *library.get(b"PMIx_Get\0").map_err(failed)?,
+                get_nb: *library.get(b"PMIx_Get_nb\0").map_err(failed)?,
                 error_string: *library.get(b"PMIx_Error_string\0").map_err(failed)?,
             }
         };

@@ -3,6 +3,7 @@
 //! It is used to find the others and closed again before anything else happens: a process that ends with PMIx open would
 //! take the whole job along, and the application may open it, or MPI, itself.
 
+mod late;
 mod library;
 
 use std::ffi::{CStr, c_void};
@@ -18,6 +19,8 @@ use crate::error::{Error, Result};
 use crate::pe::Pe;
 
 const CARD: &CStr = c"symm.card";
+/// Says that a PE came.
+const HERE: &CStr = c"symm.here";
 const SECRET: &CStr = c"symm.secret";
 /// Most PEs whose cards the fence brings to everybody; of more, each gets what it asks for.
 const COLLECT: usize = 64;
@@ -45,7 +48,8 @@ pub(super) fn start(config: &Config) -> Result<Arc<dyn Bootstrap>> {
         if pe == Pe(0) {
             session.put(SECRET, &Secret::random()?)?;
         }
-        session.fence(n_pes, deadline)?;
+        session.put(HERE, &[1])?;
+        session.fence(n_pes, HERE, deadline)?;
         identity.secret = Secret::new(&session.get(Pe(0), SECRET, deadline)?);
     }
     let interfaces = config.interfaces.as_deref();
@@ -106,8 +110,8 @@ impl Session {
         self.calls.check("PMIx_Commit", unsafe { (self.calls.commit)() })
     }
 
-    /// Returns once every PE has called it; what they put can be got then.
-    fn fence(&self, n_pes: usize, deadline: Deadline) -> Result<()> {
+    /// Returns once every PE has called it; what they put can be got then. Who has not put `key` by the deadline is late.
+    fn fence(&self, n_pes: usize, key: &'static CStr, deadline: Deadline) -> Result<()> {
         let done = Arc::new(Fence::default());
         let info = [Info::collect(n_pes <= COLLECT)];
         // The library may answer after this PE gave up, so the place for it belongs to both.
@@ -126,16 +130,18 @@ impl Session {
             let woken = done.came.wait_timeout(status, deadline.left());
             status = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
-        match *status {
-            Some(status) => self.calls.check("PMIx_Fence", status),
-            None => Err(Error::Bootstrap {
-                call: "PMIx_Fence",
-                why: format!(
-                    "not every PE came within {:?}; PMIx does not tell who is missing",
-                    deadline.waited()
-                ),
-            }),
+        if let Some(status) = *status {
+            return self.calls.check("PMIx_Fence", status);
         }
+        drop(status);
+        let waited = deadline.waited();
+        let late = self.late(n_pes, key);
+        if late.is_empty() {
+            let why = format!("not every PE came within {waited:?}, though each has told where it is");
+            return Err(Error::Bootstrap { call: "PMIx_Fence", why });
+        }
+        let (expected, got) = (n_pes as u64, (n_pes - late.len()) as u64);
+        Err(Error::Timeout { op: "init", phase: "PMIx_Fence", late, expected, got, waited })
     }
 }
 
@@ -168,7 +174,7 @@ unsafe extern "C" fn fence_done(status: Status, place: *mut c_void) {
 impl Contacts for Session {
     fn exchange(&mut self, card: &[u8], wanted: &[Pe], deadline: Deadline) -> Result<Vec<Vec<u8>>> {
         self.put(CARD, card)?;
-        self.fence(self.number(c"pmix.job.size", deadline)? as usize, deadline)?;
+        self.fence(self.number(c"pmix.job.size", deadline)? as usize, CARD, deadline)?;
         wanted.iter().map(|pe| self.get(*pe, CARD, deadline)).collect()
     }
 }
