@@ -120,13 +120,23 @@ impl Contacts for Meeting {
 #[derive(Default)]
 struct Table {
     cards: BTreeMap<Pe, Vec<u8>>,
-    /// Those who wait for cards.
-    waiting: Vec<(TcpStream, Arrival)>,
+    /// Those who wait for cards, by the first that is missing: a card that comes concerns nobody else.
+    waiting: BTreeMap<Pe, Vec<Waiter>>,
+    /// Those whose cards have all come.
+    ready: Vec<Waiter>,
     /// PEs that have got what they wanted.
     served: usize,
     /// Who is talking.
     guests: usize,
     impossible: Option<Error>,
+}
+
+/// One who waits for cards.
+struct Waiter {
+    stream: TcpStream,
+    wanted: Vec<u32>,
+    /// How many of the first ones have come.
+    come: usize,
 }
 
 struct Room {
@@ -178,26 +188,53 @@ impl Table {
         wanted.iter().map(|pe| self.cards.get(&Pe(*pe)).cloned()).collect()
     }
 
+    /// Somebody has come. Returns whether for the first time.
+    fn arrive(&mut self, pe: Pe, stream: TcpStream, Arrival { card, wanted }: Arrival) -> bool {
+        let first = self.cards.insert(pe, card).is_none();
+        let waited = self.waiting.remove(&pe).unwrap_or_default();
+        for waiter in waited.into_iter().chain([Waiter { stream, wanted, come: 0 }]) {
+            self.place(waiter);
+        }
+        first
+    }
+
+    /// Cards stay once they have come, so nobody looks for one twice.
+    fn place(&mut self, mut waiter: Waiter) {
+        let missing = |pe: &u32| !self.cards.contains_key(&Pe(*pe));
+        match waiter.wanted[waiter.come..].iter().position(missing) {
+            None => self.ready.push(waiter),
+            Some(more) => {
+                waiter.come += more;
+                let pe = Pe(waiter.wanted[waiter.come]);
+                self.waiting.entry(pe).or_default().push(waiter);
+            }
+        }
+    }
+
     /// Gives those who wait what has come, or, if it is time for that, the news.
     fn serve(&mut self, n_pes: usize, news: bool) {
-        let missing = || self.missing(n_pes).into_iter().take(NAMED).map(|pe| pe.0).collect::<Vec<u32>>();
-        let missing = news.then(missing);
-        for (mut stream, arrival) in std::mem::take(&mut self.waiting) {
-            let (message, last) = match (&self.impossible, self.cards(&arrival.wanted), &missing) {
-                (Some(e), ..) => (News::Impossible(e.to_string()), true),
-                (None, Some(cards), _) => (News::Cards(cards), true),
-                (None, None, Some(missing)) => (News::Missing(missing.clone()), false),
-                (None, None, None) => {
-                    self.waiting.push((stream, arrival));
-                    continue;
-                }
-            };
-            let sent = send(&mut stream, &message);
-            match (sent, last) {
-                (Ok(()), true) => self.served += 1,
-                (Ok(()), false) => self.waiting.push((stream, arrival)),
-                // It left; whoever runs it says why.
-                (Err(why), _) => log::warn!("PE 0: one who waited for the others hung up: {why}"),
+        let left = |why: String| log::warn!("PE 0: one who waited for the others hung up: {why}");
+        if let Some(e) = &self.impossible {
+            let message = News::Impossible(e.to_string());
+            let all = std::mem::take(&mut self.waiting).into_values().flatten();
+            for mut waiter in all.chain(std::mem::take(&mut self.ready)) {
+                // Who left is told by whoever runs it.
+                send(&mut waiter.stream, &message).unwrap_or_else(left);
+            }
+            return;
+        }
+        for mut waiter in std::mem::take(&mut self.ready) {
+            let Some(cards) = self.cards(&waiter.wanted) else { continue };
+            match send(&mut waiter.stream, &News::Cards(cards)) {
+                Ok(()) => self.served += 1,
+                Err(why) => left(why),
+            }
+        }
+        if news {
+            let missing = self.missing(n_pes).into_iter().take(NAMED).map(|pe| pe.0).collect();
+            let message = News::Missing(missing);
+            for waiters in self.waiting.values_mut() {
+                waiters.retain_mut(|waiter| send(&mut waiter.stream, &message).map_err(left).is_ok());
             }
         }
     }
@@ -309,11 +346,10 @@ fn hear(room: &Room, mut stream: TcpStream) -> Result<(), String> {
     };
     let arrival: Arrival = receive(&mut Limited { stream: &mut stream, deadline: room.deadline })?;
     room.change(|table| {
-        if table.cards.insert(pe, arrival.card.clone()).is_some() {
+        if !table.arrive(pe, stream, arrival) {
             let why = format!("PE {pe} came twice: its number is given to two processes");
             table.impossible.get_or_insert(Error::Bootstrap { call: "meeting", why });
         }
-        table.waiting.push((stream, arrival));
     });
     Ok(())
 }
