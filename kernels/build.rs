@@ -6,6 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+#[path = "build/link.rs"]
+mod link;
+
 /// One image for each file of `cu/`.
 const MODULES: [&str; 8] = ["copy", "signal", "barrier", "exchange", "reduce", "take", "plan", "pushed"];
 
@@ -27,12 +30,13 @@ fn main() {
     for name in ["NVCC", "CUDA_HOME", "SYMM_CUDA_ARCHS"] {
         println!("cargo:rerun-if-env-changed={name}");
     }
-    println!("cargo:rerun-if-changed=cu");
-    println!("cargo:rerun-if-changed=include");
+    for path in ["build.rs", "build", "cu", "include"] {
+        println!("cargo:rerun-if-changed={path}");
+    }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo should set OUT_DIR"));
-    let list = match nvcc() {
-        Some(nvcc) => match images(&nvcc, &out) {
-            Ok(list) => list,
+    let (list, linked) = match nvcc() {
+        Some(nvcc) => match all_images(&nvcc, &out) {
+            Ok(made) => made,
             // A compiler that is there and fails is an error: an image left out silently would surface on a cluster.
             Err(why) => {
                 println!("cargo::error={why}");
@@ -41,11 +45,25 @@ fn main() {
         },
         None => {
             println!("cargo:warning=no nvcc (NVCC, CUDA_HOME, PATH): built without GPU kernels");
-            String::new()
+            (String::new(), "None".to_owned())
         }
     };
-    let text = format!("pub(crate) static IMAGES: &[(&str, &[u8])] = &[{list}];\n");
+    let text = format!(
+        "pub(crate) static IMAGES: &[(&str, &[u8])] = &[{list}];\n\
+         pub(crate) const LINKED: Option<(u32, u32)> = {linked};\n"
+    );
     fs::write(out.join("images.rs"), text).expect("OUT_DIR should be writable");
+}
+
+/// The entries of the image list, and the release of NVSHMEM with which some of them are linked.
+fn all_images(nvcc: &Path, out: &Path) -> Result<(String, String), String> {
+    let archs = archs()?;
+    let list = images(nvcc, out, &archs)?;
+    if env::var_os("CARGO_FEATURE_LINK_NVSHMEM").is_none() {
+        return Ok((list, "None".to_owned()));
+    }
+    let (more, linked) = link::images(nvcc, out, &archs)?;
+    Ok((list + &more, linked))
 }
 
 /// The compiler: `NVCC` as given, else below `CUDA_HOME`, else from `PATH`.
@@ -61,20 +79,24 @@ fn nvcc() -> Option<PathBuf> {
     })
 }
 
-/// Compiles every module and returns the entries of the image list.
-fn images(nvcc: &Path, out: &Path) -> Result<String, String> {
+/// The targets.
+fn archs() -> Result<Vec<u32>, String> {
     let archs = env::var("SYMM_CUDA_ARCHS")
         .ok()
         .filter(|a| !a.is_empty())
         .unwrap_or_else(|| DEFAULT_ARCHS.to_owned());
-    let archs: Vec<u32> = archs
+    archs
         .split(',')
         .map(|a| {
             a.trim()
                 .parse()
                 .map_err(|_| format!("SYMM_CUDA_ARCHS has {a:?}, expected numbers such as 80,90,100"))
         })
-        .collect::<Result<_, _>>()?;
+        .collect()
+}
+
+/// Compiles every module and returns the entries of the image list.
+fn images(nvcc: &Path, out: &Path, archs: &[u32]) -> Result<String, String> {
     let newest = archs.iter().max().ok_or("SYMM_CUDA_ARCHS is empty")?;
     let mut list = String::new();
     let linked = MODULES.map(|name| (name, name, None));
@@ -95,7 +117,7 @@ fn images(nvcc: &Path, out: &Path) -> Result<String, String> {
         if let Some(define) = define {
             command.args(["-rdc=true", RELOCATABLE_REGISTERS]).arg(format!("-D{define}"));
         }
-        for arch in &archs {
+        for arch in archs {
             command.arg("-gencode").arg(format!("arch=compute_{arch},code=sm_{arch}"));
         }
         // PTX of the newest, which the driver compiles for GPUs that came later.

@@ -231,6 +231,9 @@ pub fn image(module: &str) -> Option<&'static [u8]> {
     images::IMAGES.iter().find(|(name, _)| *name == module).map(|(_, bytes)| *bytes)
 }
 
+/// The release of NVSHMEM with which this build has linked kernels (feature `link-nvshmem`): major and minor number.
+pub(crate) const LINKED: Option<(u32, u32)> = images::LINKED;
+
 #[cfg(test)]
 mod tests {
     use super::*;

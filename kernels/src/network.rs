@@ -3,7 +3,7 @@
 
 use std::ffi::CStr;
 
-use crate::image::image;
+use crate::image::{LINKED, image};
 
 /// A kernel of the linked image; each takes one struct of [`params`](crate::params) by value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,6 +68,12 @@ pub fn relocatable(minor: u32) -> Option<[(&'static str, &'static [u8]); 2]> {
         8.. => "nvshmem_shim_38",
     };
     Some([("nvshmem", image("nvshmem")?), (shim, image(shim)?)])
+}
+
+/// The kernels linked at build time for `sm_<sm>` with NVSHMEM's device library, with that library's major and minor number; `None` in
+/// a build without the feature `link-nvshmem`, or without that target.
+pub fn linked(sm: u32) -> Option<((u32, u32), &'static [u8])> {
+    Some((LINKED?, image(&format!("nvshmem_linked_{sm}"))?))
 }
 
 #[cfg(test)]

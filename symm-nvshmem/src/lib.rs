@@ -23,7 +23,8 @@
 //! # Settings
 //! `SYMM_HEAP` is the size of the heap ([`Config::heap_bytes`](symm_core::Config::heap_bytes)); NVSHMEM's own variables work as it
 //! documents them. The library is looked for as [`nvshmem_sys::Nvshmem::load`] says; for peers that are not direct
-//! `libnvshmem_device.a` must lie beside it and nvJitLink be loadable (`SYMM_NVJITLINK_LIB`, or a CUDA installation).
+//! `libnvshmem_device.a` must lie beside it and nvJitLink be loadable (`SYMM_NVJITLINK_LIB`, or a CUDA installation); a build with the
+//! feature `link-nvshmem` needs neither, with the release of NVSHMEM that it was built with. Such a build contains code of NVIDIA's.
 //!
 //! # What it cannot do
 //! `Team::without`: a transport may still deliver a dead PE's writes. NVSHMEM can be started once in a process, by one user: not beside

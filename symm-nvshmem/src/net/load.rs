@@ -1,11 +1,13 @@
 //! Linking the relocatable kernels with the NVSHMEM that is loaded, and finding them.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::time::Instant;
 
+use nvshmem_sys::Version;
 use symm_cuda::Cuda;
 use symm_cuda::embed::Function;
-use symm_kernels::network::{NET_ENTRIES, NetEntry, THREADS, relocatable};
+use symm_kernels::network::{NET_ENTRIES, NetEntry, THREADS, linked, relocatable};
 use symm_nvjitlink::{Input, NvJitLink};
 
 use crate::library::Library;
@@ -25,26 +27,47 @@ fn link(
     })
 }
 
-/// Links the relocatable kernels with the NVSHMEM that is loaded and finds them.
-pub(super) fn load(cuda: &Cuda, library: Library) -> Result<[Function; NET_ENTRIES.len()], String> {
-    let say = |e: symm_core::Error| e.to_string();
+/// The kernels linked here and now with the device library beside the host library, so that both are of one release.
+fn link_now(library: Library, sm: u32) -> Result<Vec<u8>, String> {
     let minor = library.version().minor;
     let images = relocatable(minor).ok_or("this build has no GPU kernels: it was built without nvcc")?;
     let archive = library.device_library().ok_or(
         "peers that are not direct need libnvshmem_device.a beside libnvshmem_host.so.3; packages without development \
          files lack it, the wheel has it",
     )?;
-    let began = Instant::now();
     let linker = NvJitLink::load(archive.parent()).map_err(|e| e.to_string())?;
-    let image = link(linker, cuda.sm().map_err(say)?, &images, &archive)?;
+    link(linker, sm, &images, &archive)
+}
+
+/// The kernels that were linked when this was built (feature `link-nvshmem`), if that was with the release of the host library; `why`
+/// they are needed.
+fn linked_before(version: Version, sm: u32, why: String) -> Result<&'static [u8], String> {
+    match linked(sm) {
+        Some((with, image)) if with == (version.major, version.minor) => Ok(image),
+        Some(((major, minor), _)) => Err(format!(
+            "{why}; the kernels that were linked when this was built are for NVSHMEM {major}.{minor}, this is {version}"
+        )),
+        None => Err(format!("{why}; a build with the feature link-nvshmem works without")),
+    }
+}
+
+/// Links the relocatable kernels with the NVSHMEM that is loaded, or takes what was linked before, and finds them.
+pub(super) fn load(cuda: &Cuda, library: Library) -> Result<[Function; NET_ENTRIES.len()], String> {
+    let say = |e: symm_core::Error| e.to_string();
+    let began = Instant::now();
+    let sm = cuda.sm().map_err(say)?;
+    let image = match link_now(library, sm) {
+        Ok(image) => Cow::Owned(image),
+        Err(why) => Cow::Borrowed(linked_before(library.version(), sm, why)?),
+    };
     let linked = began.elapsed();
     let module = cuda.load(&image).map_err(say)?;
     // SAFETY: the module was loaded just now, into the context that is current, and the device library is linked into it.
     unsafe { library.adopt_module(module.cu_module().cast()) }?;
     log::debug!(
-        "{}: kernels linked with {} in {linked:?}: {} bytes, loaded in {:?}",
+        "{}: kernels linked {} in {linked:?}: {} bytes, loaded in {:?}",
         symm_core::pe::here(),
-        archive.display(),
+        if matches!(image, Cow::Owned(_)) { "now" } else { "at build time" },
         image.len(),
         began.elapsed() - linked
     );
@@ -69,6 +92,37 @@ pub(super) fn load(cuda: &Cuda, library: Library) -> Result<[Function; NET_ENTRI
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// In a build with the feature `link-nvshmem`; without it, that there is none.
+    #[test]
+    fn what_was_linked_at_build_time_serves_its_release_only() {
+        let why = || "no linker".to_owned();
+        let sm = if cfg!(feature = "link-nvshmem") {
+            let archs = std::env::var("SYMM_CUDA_ARCHS").unwrap_or_else(|_| "90".to_owned());
+            archs.split(',').next().and_then(|a| a.trim().parse().ok()).expect("SYMM_CUDA_ARCHS")
+        } else {
+            90
+        };
+        let Some(((major, minor), image)) = linked(sm) else {
+            assert!(!cfg!(feature = "link-nvshmem") || !symm_kernels::built(), "sm_{sm} was not linked");
+            let said = linked_before(Version { major: 3, minor: 4, patch: 5 }, sm, why())
+                .expect_err("there is none");
+            assert!(said.contains("no linker") && said.contains("link-nvshmem"), "{said}");
+            return;
+        };
+        let release = Version { major, minor, patch: 9 };
+        assert_eq!(linked_before(release, sm, why()), Ok(image));
+        let said =
+            linked_before(Version { minor: minor + 1, ..release }, sm, why()).expect_err("another release");
+        assert!(
+            said.contains(&format!("are for NVSHMEM {major}.{minor}, this is {major}.{}.9", minor + 1)),
+            "{said}"
+        );
+        let state = [c"nvshmemi_device_state_d", c"nvshmemi_device_lib_version_d"];
+        for name in NET_ENTRIES.map(NetEntry::symbol).into_iter().chain(state) {
+            assert!(image.windows(name.to_bytes().len()).any(|w| w == name.to_bytes()), "{name:?}");
+        }
+    }
 
     /// Needs no GPU. Where NVSHMEM or nvJitLink is missing there is nothing to link with: skipped, unless SYMM_REQUIRE has
     /// `nvshmem-link`.
