@@ -37,7 +37,10 @@ pub(crate) fn images(nvcc: &Path, out: &Path, archs: &[u32]) -> Result<(String, 
         (3, 5..8) => "nvshmem_shim_35",
         (3, 8..) => "nvshmem_shim_38",
         _ => {
-            return Err(format!("{} is NVSHMEM {major}.{minor}, expected 3.4 or a later 3.x", home.display()));
+            return Err(format!(
+                "{} is NVSHMEM {major}.{minor}, expected 3.4 or a later 3.x",
+                home.display()
+            ));
         }
     };
     // Beside the compiler in every installation of CUDA.

@@ -196,7 +196,13 @@ impl Library {
     pub(crate) unsafe fn adopt_module(self, module: *mut c_void) -> Result<(), String> {
         // SAFETY: NVSHMEM runs; the caller promises the module.
         let rc = unsafe { self.0.nvshmemx_cumodule_init(module.cast()) }.map_err(missing)?;
-        if rc == 0 { Ok(()) } else { Err(format!("nvshmemx_cumodule_init failed (code {rc})")) }
+        if rc == 0 {
+            return Ok(());
+        }
+        Err(format!(
+            "nvshmemx_cumodule_init failed (code {rc}); it refuses device code of a release newer than the host library, which is {}",
+            self.version()
+        ))
     }
 
     /// Makes NVSHMEM's team of a subset of the world, in which this PE has `rank`. All PEs of the world call it, and it waits for them
