@@ -23,6 +23,7 @@ const NET_EXCHANGE: Program = Program { name: "net_exchange", units: &[] };
 const NET_REDUCE: Program = Program { name: "net_reduce", units: &[] };
 const NET_TAKE: Program = Program { name: "net_take", units: &[] };
 const PUSHED: Program = Program { name: "pushed", units: &["pushed"] };
+const NET_ONE_SIDED: Program = Program { name: "net_one_sided", units: &[] };
 const ORDER: Program = Program { name: "order", units: &["copy", "signal", "barrier", "exchange"] };
 
 /// The fences of `cu/steps.cuh` in their order, and the program that fails without each.
@@ -226,6 +227,11 @@ fn the_reductions_over_a_network_do_what_the_oracle_says() {
 #[test]
 fn the_forms_that_take_over_a_network_do_what_the_oracle_says() {
     passes(&NET_TAKE, 28);
+}
+
+#[test]
+fn whoever_sees_a_signal_of_the_network_finds_the_data() {
+    passes(&NET_ONE_SIDED, 16);
 }
 
 #[test]
