@@ -27,7 +27,7 @@ const NET_ONE_SIDED: Program = Program { name: "net_one_sided", units: &[] };
 const ORDER: Program = Program { name: "order", units: &["copy", "signal", "barrier", "exchange"] };
 
 /// The fences of `cu/steps.cuh` in their order, and the program that fails without each.
-const FENCES: [(&str, &Program); 12] = [
+const FENCES: [(&str, &Program); 14] = [
     ("FENCE_PUSHED", &EXCHANGE),
     ("FENCE_MANY_SPLITS", &EXCHANGE),
     ("FENCE_EXCHANGE_COUNT", &ORDER),
@@ -40,6 +40,8 @@ const FENCES: [(&str, &Program); 12] = [
     ("FENCE_PUT_SIGNAL", &ORDER),
     ("FENCE_PUT_COUNT", &ORDER),
     ("FENCE_PAD_SIGNAL", &ORDER),
+    ("FENCE_NET_STAGED", &NET_EXCHANGE),
+    ("FENCE_NET_HANDED", &NET_REDUCE),
 ];
 
 /// A left-out fence must be found within as many seeds.

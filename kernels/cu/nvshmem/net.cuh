@@ -8,6 +8,7 @@
 // host need. NVSHMEM's calls have no deadline; the host's watchdog sees by `activity` that one of them does not return.
 #pragma once
 
+#include "../steps.cuh"
 #include "symm/copy.cuh"
 #include "symm/params.cuh"
 #include "symm/wait.cuh"
@@ -105,7 +106,7 @@ __device__ __forceinline__ u64 sendable(const NetParams& n, Stage& stage, u64 fr
   block_copy<S>(stage.at, from, bytes);
   stage.dirty = true;
   // The network is not of this GPU: each thread's bytes must have left it.
-  fence_acq_rel_sys();
+  acq_rel_sys<FENCE_NET_STAGED>();
   __syncthreads();
   return stage.at;
 }

@@ -81,7 +81,7 @@ __device__ __forceinline__ void each_run(u64 rows, u64 bytes, uint32_t share, ui
 
 // Copies `bytes` bytes at `start` of this PE's buffer to the same place of every other member's. The whole block.
 __device__ __forceinline__ void hand_on(const NetParams& n, Stage& stage, Sums& s, const ExchangeParams& p, u64 start, u64 bytes) {
-  fence_acq_rel_sys();
+  acq_rel_sys<FENCE_NET_HANDED>();
   __syncthreads();
   for (int direct = 0; direct < 2; direct++) {
     for (uint32_t k = 1; k < p.ranks; k++) {
