@@ -3,7 +3,8 @@
 //! Each connects once, proves itself as on any connection of the job, sends its card and whose cards it wants, and gets
 //! them when they are there. Meanwhile it hears who is missing, so that its own timeout can name them.
 
-use std::collections::BTreeMap;
+mod table;
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -20,6 +21,8 @@ use crate::bootstrap::sockets::{Contacts, Handshake, Identity};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::pe::Pe;
+
+use table::Table;
 
 /// Longest message; checked before anything is allocated. Cards have some hundred bytes.
 const MOST: u32 = 64 << 10;
@@ -116,29 +119,6 @@ impl Contacts for Meeting {
     }
 }
 
-/// What PE 0 knows.
-#[derive(Default)]
-struct Table {
-    cards: BTreeMap<Pe, Vec<u8>>,
-    /// Those who wait for cards, by the first that is missing: a card that comes concerns nobody else.
-    waiting: BTreeMap<Pe, Vec<Waiter>>,
-    /// Those whose cards have all come.
-    ready: Vec<Waiter>,
-    /// PEs that have got what they wanted.
-    served: usize,
-    /// Who is talking.
-    guests: usize,
-    impossible: Option<Error>,
-}
-
-/// One who waits for cards.
-struct Waiter {
-    stream: TcpStream,
-    wanted: Vec<u32>,
-    /// How many of the first ones have come.
-    come: usize,
-}
-
 struct Room {
     identity: Identity,
     table: Mutex<Table>,
@@ -179,74 +159,13 @@ impl Room {
     }
 }
 
-impl Table {
-    fn missing(&self, n_pes: usize) -> Vec<Pe> {
-        (0..n_pes).map(Pe::from).filter(|pe| !self.cards.contains_key(pe)).collect()
-    }
-
-    fn cards(&self, wanted: &[u32]) -> Option<Vec<Vec<u8>>> {
-        wanted.iter().map(|pe| self.cards.get(&Pe(*pe)).cloned()).collect()
-    }
-
-    /// Somebody has come. Returns whether for the first time.
-    fn arrive(&mut self, pe: Pe, stream: TcpStream, Arrival { card, wanted }: Arrival) -> bool {
-        let first = self.cards.insert(pe, card).is_none();
-        let waited = self.waiting.remove(&pe).unwrap_or_default();
-        for waiter in waited.into_iter().chain([Waiter { stream, wanted, come: 0 }]) {
-            self.place(waiter);
-        }
-        first
-    }
-
-    /// Cards stay once they have come, so nobody looks for one twice.
-    fn place(&mut self, mut waiter: Waiter) {
-        let missing = |pe: &u32| !self.cards.contains_key(&Pe(*pe));
-        match waiter.wanted[waiter.come..].iter().position(missing) {
-            None => self.ready.push(waiter),
-            Some(more) => {
-                waiter.come += more;
-                let pe = Pe(waiter.wanted[waiter.come]);
-                self.waiting.entry(pe).or_default().push(waiter);
-            }
-        }
-    }
-
-    /// Gives those who wait what has come, or, if it is time for that, the news.
-    fn serve(&mut self, n_pes: usize, news: bool) {
-        let left = |why: String| log::warn!("PE 0: one who waited for the others hung up: {why}");
-        if let Some(e) = &self.impossible {
-            let message = News::Impossible(e.to_string());
-            let all = std::mem::take(&mut self.waiting).into_values().flatten();
-            for mut waiter in all.chain(std::mem::take(&mut self.ready)) {
-                // Who left is told by whoever runs it.
-                send(&mut waiter.stream, &message).unwrap_or_else(left);
-            }
-            return;
-        }
-        for mut waiter in std::mem::take(&mut self.ready) {
-            let Some(cards) = self.cards(&waiter.wanted) else { continue };
-            match send(&mut waiter.stream, &News::Cards(cards)) {
-                Ok(()) => self.served += 1,
-                Err(why) => left(why),
-            }
-        }
-        if news {
-            let missing = self.missing(n_pes).into_iter().take(NAMED).map(|pe| pe.0).collect();
-            let message = News::Missing(missing);
-            for waiters in self.waiting.values_mut() {
-                waiters.retain_mut(|waiter| send(&mut waiter.stream, &message).map_err(left).is_ok());
-            }
-        }
-    }
-}
-
 /// PE 0.
 impl Meeting {
     fn host(&self, card: &[u8], wanted: &[Pe], deadline: Deadline) -> Result<Vec<Vec<u8>>> {
         let n_pes = self.identity.n_pes;
         let listener = self.listen()?;
         let changed = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let table = Table { cards: [(Pe(0), card.to_vec())].into(), served: 1, ..Table::default() };
+        let table = Table::new(card);
         let room = Arc::new(Room {
             identity: self.identity.clone(),
             table: Mutex::new(table),
