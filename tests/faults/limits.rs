@@ -58,6 +58,32 @@ fn address_space_that_does_not_suffice() {
     }
 }
 
+/// Without a page more, what is set up goes on, or the process ends at the first small allocation that fails, as Rust's do
+/// ("memory allocation of 41 bytes failed"): then the other is told.
+#[test]
+fn no_address_space_at_all_is_no_harm_or_a_death_that_is_told() {
+    for (i, moment) in ["operation", "between", "finalize"].iter().enumerate() {
+        for nodes in [1, 2] {
+            let mut job = Job::new(2);
+            job.set("SYMM_HOST_NODES", nodes);
+            job.set("FAULT_MIB", 0);
+            let pe = i % 2;
+            job.fault(pe, "memory", moment);
+            let ended = job.run();
+            let what = format!("no more address space at {moment}, {nodes} nodes");
+            if ended.pes[pe].status.success() {
+                ended.all_well(&what);
+                continue;
+            }
+            assert!(ended.pes[pe].log.contains("memory allocation of"), "{what}: {}", ended.pes[pe].log);
+            // Who was through with everything before it ended misses nothing.
+            if !ended.pes[1 - pe].status.success() {
+                ended.told(&what, pe, "PeerFailed", &[&format!("PE {pe} failed")], SOON);
+            }
+        }
+    }
+}
+
 /// A group of the memory controller, removed when dropped.
 struct Cgroup(PathBuf);
 
@@ -96,9 +122,12 @@ fn a_control_group_without_memory() {
         assert!(!require("cgroup"), "SYMM_REQUIRE asks for memory control groups");
         return;
     };
-    for moment in ["before", "init", "rendezvous"] {
+    for moment in ["before", "init", "rendezvous", "operation", "between", "finalize"] {
         let mut job = Job::new(2);
-        job.set("TENSOR_WORDS", 32 << 20);
+        // Up to the rendezvous it is that which takes more than the group has, later the application.
+        let by_us = ["before", "init", "rendezvous"].contains(&moment);
+        job.set("TENSOR_WORDS", if by_us { 32 << 20 } else { 1 << 14 });
+        job.set("FAULT_HOG_MIB", if by_us { 0 } else { 64 });
         job.set("FAULT_CGROUP", group.0.join("cgroup.procs").display());
         job.fault(1, "cgroup", moment);
         let ended = job.run();

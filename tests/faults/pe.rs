@@ -74,6 +74,8 @@ fn at(moment: &str) -> Result<()> {
         "cgroup" => {
             let group = env("FAULT_CGROUP");
             std::fs::write(group, std::process::id().to_string()).expect("the test made the group");
+            let hog: usize = env("FAULT_HOG_MIB").parse().unwrap_or(0) << 20;
+            std::hint::black_box(vec![1_u8; hog]);
         }
         "user" => become_nobody(),
         "impostor" => {
