@@ -1,9 +1,12 @@
 //! Every `SYMM_*` setting, in one documented struct.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::misspelt;
 
 /// Settings of a world. [`Config::from_env`] reads the variables; a builder may change any field before `init`.
 ///
@@ -153,14 +156,20 @@ fn number<T: TryFrom<u64>>(
 }
 
 impl Config {
-    /// Reads the environment.
+    /// Reads the environment. Warns (`log`), once in a process, of a variable whose name is almost that of a setting.
     ///
     /// # Errors
     /// [`Error::Setting`] naming the variable, its value and what is allowed; also for a half-set family (`SYMM_PE`
     /// without `SYMM_N_PES`, and so on).
     pub fn from_env() -> Result<Self> {
         // Bytes that are no text are passed on as what they look like, so that they are refused and not taken for unset.
-        Config::from_lookup(|name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned()))
+        let known = RefCell::new(BTreeSet::new());
+        let config = Config::from_lookup(|name| {
+            known.borrow_mut().insert(name.to_owned());
+            std::env::var_os(name).map(|v| v.to_string_lossy().into_owned())
+        });
+        // After an error not every name has been asked for.
+        config.inspect(|_| misspelt::warn(&known.borrow()))
     }
 
     /// Reads settings through `get`, which returns a variable's value; what `from_env` does with the environment.

@@ -23,6 +23,7 @@ pub mod deadline;
 pub mod dtype;
 pub mod error;
 pub mod layout;
+mod misspelt;
 pub mod model;
 pub mod moe;
 pub mod multicast;
