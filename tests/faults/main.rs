@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `deaths` | kill -9, exit, panic, an early return; of the launcher |
 //! | `silence` | SIGSTOP, shorter and longer than the deadline; a PE that never comes |
+//! | `reuse` | a PE stopped in a put: the memory under it |
 //! | `limits` | no memory left, too few descriptors |
 //! | `start` | settings, secrets, addresses and users that do not fit; a second job; strangers |
 //!
@@ -14,6 +15,7 @@ mod deaths;
 mod job;
 mod limits;
 mod pe;
+mod reuse;
 mod silence;
 mod start;
 

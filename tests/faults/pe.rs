@@ -18,13 +18,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use symm::{Builder, DType, Error, Handle, Local, Options, Result, Span, Stream, Team, World};
 
 use crate::job::{PREFIX, ROLE, now};
+use crate::reuse;
 
 fn env(name: &str) -> String {
     std::env::var(name).unwrap_or_default()
 }
 
 /// Tells the test something.
-fn say(word: &str, text: &str) {
+pub(crate) fn say(word: &str, text: &str) {
     let mut out = std::io::stdout().lock();
     // The launcher may be gone, which some of the tests are about.
     let _ = writeln!(out, "{PREFIX}{} {word} {text}", now());
@@ -32,13 +33,13 @@ fn say(word: &str, text: &str) {
 }
 
 /// CPU time of this process so far.
-fn cpu() -> Duration {
+pub(crate) fn cpu() -> Duration {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
 
 /// Says what came of a step, and how much of the time it took this PE computed.
-fn step<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn step<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
     let (began, computed) = (Instant::now(), cpu());
     let result = body();
     let (wall, computed) = (began.elapsed(), cpu() - computed);
@@ -140,6 +141,9 @@ fn run() -> Result<()> {
         at("init")?;
         builder.init_over(boot)
     })?;
+    if env("PROGRAM") == "reuse" {
+        return reuse::pe(&world);
+    }
     let team = world.team().clone();
     let stream = world.stream()?;
     at("rendezvous")?;
