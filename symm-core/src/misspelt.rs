@@ -15,7 +15,7 @@ pub(crate) fn warn(known: &BTreeSet<String>) {
     ONCE.call_once(|| {
         let set = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         for (name, meant) in misspelt(set, known) {
-            log::warn!("{name} is set, and nothing reads it: is {meant} meant?");
+            log::warn!("{}: {name} is set, and nothing reads it: is {meant} meant?", crate::pe::here());
         }
     });
 }

@@ -286,7 +286,7 @@ impl Meeting {
             };
             if deadline.passed() {
                 if missing.is_empty() {
-                    return Err(self.not_reached(address, &why, deadline));
+                    return Err(Self::not_reached(address, &why, deadline));
                 }
                 break;
             }
@@ -302,13 +302,10 @@ impl Meeting {
     }
 
     /// Nobody was there, or nobody who answered; whether PE 0 is late or the address is wrong, only users know.
-    fn not_reached(&self, last: SocketAddr, why: &str, deadline: Deadline) -> Error {
-        let others: Vec<String> =
-            self.addresses.iter().filter(|a| **a != last).map(|a| format!(", {a}")).collect();
+    fn not_reached(last: SocketAddr, why: &str, deadline: Deadline) -> Error {
+        let waited = deadline.waited();
         let why = format!(
-            "PE 0 was not reached at {last}{} within {:.1?} (SYMM_ADDR or MASTER_ADDR; is PE 0 late?): {why}",
-            others.concat(),
-            deadline.waited()
+            "PE 0 was not reached at {last} within {waited:.1?} (SYMM_ADDR or MASTER_ADDR; is PE 0 late?): {why}"
         );
         Error::Bootstrap { call: "connect", why }
     }
