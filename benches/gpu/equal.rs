@@ -37,8 +37,16 @@ fn word(source: usize, destination: usize, i: usize) -> u64 {
     (source as u64) << 56 | (destination as u64) << 48 | i as u64
 }
 
-fn measure(bench: &mut Bench<'_>, bytes: usize, part: f64) -> Result<()> {
-    let name = format!("all_to_all_{}MiB", bytes >> 20);
+/// Blocks pushed by a kernel, or got by the copy engines.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Kernel,
+    CopyEngines,
+}
+
+fn measure(bench: &mut Bench<'_>, by: By, bytes: usize, target: Target) -> Result<()> {
+    let prefix = if by == By::Kernel { "" } else { "low_contention_" };
+    let name = format!("{prefix}all_to_all_{}MiB", bytes >> 20);
     let world = bench.timer.world;
     let (team, w, stream) = (world.team(), world.n_pes(), &bench.timer.stream);
     if !bench.wants(&name) {
@@ -46,24 +54,39 @@ fn measure(bench: &mut Bench<'_>, bytes: usize, part: f64) -> Result<()> {
     }
     let words = bytes / 8 / w * w;
     let block = words / w;
-    let output = team.empty(&[words], DType::U64)?.rendezvous(team)?;
-    let (input, want) = (world.local(DType::U64, words)?, world.local(DType::U64, words)?);
+    // The kernel's output is symmetric, the copy engines' input.
+    let symmetric = team.empty(&[words], DType::U64)?.rendezvous(team)?;
+    let (local, want) = (world.local(DType::U64, words)?, world.local(DType::U64, words)?);
+    let (input, output) = match by {
+        By::Kernel => (local.span(), symmetric.span()),
+        By::CopyEngines => (symmetric.span(), local.span()),
+    };
     let me = team.rank();
     let all = |word: &dyn Fn(usize, usize) -> u64| {
         (0..words).map(|k| word(k / block, k % block)).collect::<Vec<u64>>()
     };
-    stream.write(&input.span(), &all(&|d, i| word(me, d, i)))?;
+    stream.write(&input, &all(&|d, i| word(me, d, i)))?;
     stream.write(&want.span(), &all(&|s, i| word(s, me, i)))?;
-    let input = input.span();
-    let times =
-        bench.timer.both(10, || Ok(team.all_to_all(stream, &input, &output, Options::default())?))?;
-    bench.compare.same(world, stream, &name, &output.span(), &want.span())?;
+    // Nobody reads an input before its owner has written it.
     bench.timer.meet()?;
-    bench.add(&name, Target::OfCeiling(part), (block * 8 * (w - 1)) as f64, 2.0, times);
+    let options = Options::default();
+    let times = bench.timer.both(10, || {
+        let enqueued = match by {
+            By::Kernel => team.all_to_all(stream, &input, &symmetric, options),
+            By::CopyEngines => team.low_contention_all_to_all(stream, &symmetric, &output, options),
+        };
+        Ok(enqueued?)
+    })?;
+    bench.compare.same(world, stream, &name, &output, &want.span())?;
+    bench.timer.meet()?;
+    bench.add(&name, target, (block * 8 * (w - 1)) as f64, 2.0, times);
     Ok(())
 }
 
 pub(crate) fn run(bench: &mut Bench<'_>) -> Result<()> {
-    measure(bench, 64 << 20, 0.88)?;
-    measure(bench, 256 << 20, 0.95)
+    for (bytes, part) in [(64 << 20, 0.88), (256 << 20, 0.95)] {
+        measure(bench, By::Kernel, bytes, Target::OfCeiling(part))?;
+        measure(bench, By::CopyEngines, bytes, Target::None)?;
+    }
+    Ok(())
 }
