@@ -71,6 +71,13 @@ fn start_up_names_every_pe_that_did_not_come() {
     assert!(matches!(&ends[1], Err(Error::PeerFailed { pe: Pe(1), .. })), "{:?}", ends[1]);
 }
 
+/// Where two connect to each other at once, one gives up: nobody is taken for a stranger by that.
+#[test]
+fn a_start_without_strangers_counts_none() {
+    let counted = (0..10).map(|_| joined(&job(), 6).iter().map(|b| b.strangers()).sum::<u64>());
+    assert_eq!(counted.collect::<Vec<_>>(), [0; 10]);
+}
+
 #[test]
 fn an_address_in_use_is_named_and_free_again_after_the_job() {
     let name = job();

@@ -11,7 +11,7 @@ use rustix::process::{Pid, getuid};
 
 use super::card::Address;
 use super::doors::{Filled, credentials, fill};
-use super::hello::{self, HELLO_BYTES, Hello, REPLY_BYTES, Reply, STANDS, VERSION, Verdict};
+use super::hello::{self, HELLO_BYTES, Hello, REPLY_BYTES, Reply, STANDS, VERSION, Verdict, WITHDRAWN};
 use super::io::{DIAL, Io};
 use super::secret::{self, PROOF_BYTES};
 use crate::error::{Error, Result};
@@ -79,7 +79,10 @@ impl Io {
     /// Ends an attempt because the peer has come by itself; it is repeated if nothing becomes of that.
     pub(super) fn forget_dial(&mut self, pe: Pe) {
         if let Some(dial) = self.dials.get_mut(&pe) {
-            dial.call = None;
+            // After a greeting the other end knows who hung up.
+            if let Some(call) = dial.call.take().filter(|call| call.asked.is_none()) {
+                let _ = send(&call.socket, &WITHDRAWN, SendFlags::NOSIGNAL);
+            }
             dial.next = Instant::now() + CROSSED;
         }
     }
@@ -95,6 +98,7 @@ impl Io {
         let due: Vec<Pe> = self.dials.iter().filter(|(_, d)| d.due(now)).map(|(pe, _)| *pe).collect();
         for pe in due {
             if self.shared.link(pe).settled() {
+                self.forget_dial(pe);
                 self.dials.remove(&pe);
                 continue;
             }

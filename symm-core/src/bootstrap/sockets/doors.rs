@@ -13,7 +13,7 @@ use rustix::net::{
 use rustix::process::{Pid, getpid, getuid};
 
 use super::card;
-use super::hello::{self, HELLO_BYTES, Hello, REPLY_BYTES, Reply, STANDS, VERSION, Verdict};
+use super::hello::{self, HELLO_BYTES, Hello, REPLY_BYTES, Reply, STANDS, VERSION, Verdict, WITHDRAWN};
 use super::io::{DOOR, Io, VISITOR};
 use super::secret::{self, PROOF_BYTES};
 use crate::error::{Error, Result};
@@ -181,6 +181,7 @@ impl Io {
         if visitor.greeted.is_none() {
             match fill::<HELLO_BYTES>(&visitor.socket, &mut visitor.bytes) {
                 Filled::NotYet => return,
+                Filled::Never if visitor.bytes == WITHDRAWN => return drop(self.visitors.remove(&number)),
                 Filled::Never => return self.end_visit(number, "it sent no greeting"),
                 Filled::All(asked) => match Hello::decode(&asked) {
                     Some(hello) => self.greeted(number, hello, asked),
@@ -216,7 +217,15 @@ impl Io {
         visitor.bytes.clear();
         // The socket is fresh, so there is room for these few bytes.
         if !send(&visitor.socket, &answer, SendFlags::NOSIGNAL).is_ok_and(|n| n == REPLY_BYTES) {
-            return self.end_visit(number, "it hung up");
+            return match verdict {
+                // It lost interest, since this PE's own connection to it is the one that stands.
+                Verdict::Welcome | Verdict::Crossed | Verdict::Duplicate => {
+                    drop(self.visitors.remove(&number));
+                }
+                Verdict::Version | Verdict::Size | Verdict::Misdirected => {
+                    self.end_visit(number, "it hung up")
+                }
+            };
         }
         let theirs = Pe(hello.pe);
         visitor.greeted = Some(Greeted { hello, asked, answer, verdict });

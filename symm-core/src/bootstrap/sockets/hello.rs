@@ -28,6 +28,9 @@ const VERDICT_BYTES: usize = 8 + 4 * 4 + NONCE_BYTES;
 pub(super) const REPLY_BYTES: usize = VERDICT_BYTES + PROOF_BYTES;
 /// The last step: the connection stands.
 pub(super) const STANDS: [u8; 1] = *b"+";
+/// In place of a greeting: a PE that hangs up, because the other end has come by itself meanwhile. No stranger, that is, and not
+/// to be answered, which a greeting would be: then both might give up their own connection for the other's.
+pub(super) const WITHDRAWN: [u8; 8] = *b"symmback";
 
 /// What the connecting PE says first.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -160,6 +160,7 @@ impl Io {
     /// A connection that both ends have proved.
     pub(super) fn connected(&mut self, pe: Pe, socket: OwnedFd, unix: bool, pid: Option<Pid>) {
         let s = Arc::clone(&self.shared);
+        self.forget_dial(pe);
         self.dials.remove(&pe);
         let socket = Arc::new(socket);
         let data = EventData::new_u64(LINK | u64::from(pe.0));
