@@ -242,6 +242,9 @@ fn usage_errors_and_help() {
     for args in [&["run"][..], &["run", "-n", "0", "true"], &["run", "-n", "2"], &["walk"], &[]] {
         assert_eq!(output(symm(args)).status.code(), Some(2), "{args:?}");
     }
+    let misspelt = output(symm(&["run", "-n", "2", "--keep", "--", "true"]));
+    assert_eq!(misspelt.status.code(), Some(2));
+    assert!(text(&misspelt.stderr).starts_with("symm run: --keep: no option"), "{}", text(&misspelt.stderr));
     for (args, words) in [
         (&["--help"][..], &["Symmetric memory for GPUs and hosts", "run "][..]),
         (&["run", "--help"], &["--keep-going", "SYMM_JOB", "127"]),
@@ -288,4 +291,23 @@ fn the_deadline_kills_everybody_and_keeps_the_output() {
 fn no_pes_is_an_error() {
     let e = Launcher::new(0, "true").run().expect_err("nothing to start");
     assert!(matches!(e, symm::Error::InvalidArgument { argument: "n", .. }), "{e}");
+}
+
+/// Whoever starts the PEs tells of a variable that nothing reads: once for the job, and without being asked for log lines.
+#[test]
+fn a_misspelt_setting_is_told_of_once() {
+    let bench = ["bench", "barrier", "--pes", "2", "--backend", "host", "-n", "1"];
+    for mut c in [run("2", &[], "true"), symm(&bench)] {
+        for name in ["SYMM_PE", "SYMM_N_PES", "SYMM_JOB", "RUST_LOG"] {
+            c.env_remove(name);
+        }
+        c.env("SYMM_TIMEOUT", "3");
+        let out = output(c);
+        let said = text(&out.stderr);
+        assert_eq!((out.status.code(), said.lines().count()), (Some(0), 1), "{said}");
+        assert!(
+            said.contains("SYMM_TIMEOUT is set, and nothing reads it: is SYMM_TIMEOUT_MS meant?"),
+            "{said}"
+        );
+    }
 }

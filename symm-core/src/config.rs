@@ -169,7 +169,7 @@ impl Config {
             std::env::var_os(name).map(|v| v.to_string_lossy().into_owned())
         });
         // After an error not every name has been asked for.
-        config.inspect(|_| misspelt::warn(&known.borrow()))
+        config.inspect(|c| misspelt::warn(&known.borrow(), c.pe))
     }
 
     /// Reads settings through `get`, which returns a variable's value; what `from_env` does with the environment.
@@ -248,16 +248,16 @@ impl Config {
             (Some(pe), Some(n)) if pe >= n => {
                 return wrong("SYMM_PE", &pe, &format!("a number below SYMM_N_PES ({n})"));
             }
-            (Some(_), None) => return wrong("SYMM_N_PES", &"unset", "a number, since SYMM_PE is set"),
-            (None, Some(_)) => return wrong("SYMM_PE", &"unset", "a number, since SYMM_N_PES is set"),
+            (Some(_), None) => return wrong("SYMM_N_PES", &"", "a number, since SYMM_PE is set"),
+            (None, Some(_)) => return wrong("SYMM_PE", &"", "a number, since SYMM_N_PES is set"),
             _ => {}
         }
         if self.n_pes.unwrap_or(1) > 1 && self.job.is_none() && self.address.is_none() {
             let expected = "a name, since SYMM_N_PES is above 1 and there is no SYMM_ADDR";
-            return wrong("SYMM_JOB", &"unset", expected);
+            return wrong("SYMM_JOB", &"", expected);
         }
         if self.address.is_some() && self.n_pes.is_none() {
-            return wrong("SYMM_N_PES", &"unset", "a number, since SYMM_ADDR is set");
+            return wrong("SYMM_N_PES", &"", "a number, since SYMM_ADDR is set");
         }
         if !BOOTSTRAPS.contains(&self.bootstrap.as_str()) {
             return wrong("SYMM_BOOTSTRAP", &self.bootstrap, &BOOTSTRAPS.join(", "));

@@ -114,6 +114,11 @@ fn entry(e: &Option<Box<LogEntry>>) -> String {
     e.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string)
 }
 
+/// A setting's value. An empty one counts as none.
+fn value(got: &str) -> String {
+    if got.is_empty() { "not set".to_owned() } else { format!("{got:?}") }
+}
+
 fn pes(pes: &[Pe]) -> String {
     let list: Vec<_> = pes.iter().map(ToString::to_string).collect();
     format!("PE {}", list.join(", "))
@@ -145,11 +150,11 @@ pub enum Error {
         expected: String,
     },
     /// A setting (environment variable or builder field) cannot be used.
-    #[error("setting {name} is {got:?}, expected {expected}")]
+    #[error("setting {name} is {}, expected {expected}", value(got))]
     Setting {
         /// Variable's name.
         name: &'static str,
-        /// Value found.
+        /// Value found; empty where it is not set.
         got: String,
         /// What is allowed.
         expected: String,

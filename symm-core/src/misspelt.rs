@@ -3,19 +3,22 @@
 use std::collections::BTreeSet;
 use std::sync::Once;
 
-/// Variables that other parts of this project read.
-const ELSEWHERE: [&str; 4] = ["SYMM_NVSHMEM_LIB", "SYMM_NVJITLINK_LIB", "SYMM_KERNELS", "SYMM_CUDA_ARCHS"];
+/// Variables that other parts of this project read; the last is how `symm moe` and `symm bench` find their parent.
+const ELSEWHERE: [&str; 5] =
+    ["SYMM_NVSHMEM_LIB", "SYMM_NVJITLINK_LIB", "SYMM_KERNELS", "SYMM_CUDA_ARCHS", "SYMM_PARENT"];
 /// Most letters by which a name may differ from that of a setting to be taken for it.
 const NEAR: usize = 3;
 
 /// Writes a warning, once in a process, for each variable of the environment that is almost a setting: nothing reads it, so
-/// whoever set it would never know. `known`: the settings' names.
-pub(crate) fn warn(known: &BTreeSet<String>) {
+/// whoever set it would never know. `known`: the settings' names; `pe`: this PE's number, where the settings say it, which a
+/// launcher's do not.
+pub(crate) fn warn(known: &BTreeSet<String>, pe: Option<u32>) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let set = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let who = pe.map_or_else(|| "this process".to_owned(), |pe| format!("PE {pe}"));
         for (name, meant) in misspelt(set, known) {
-            log::warn!("{}: {name} is set, and nothing reads it: is {meant} meant?", crate::pe::here());
+            log::warn!("{}: {name} is set, and nothing reads it: is {meant} meant?", who);
         }
     });
 }
@@ -38,7 +41,7 @@ mod tests {
 
     #[test]
     fn what_is_almost_a_setting_is_named_with_it() {
-        let known = ["SYMM_N_PES", "SYMM_TIMEOUT_MS", "SYMM_STATS", "SYMM_HEAP", "MASTER_PORT"];
+        let known = ["SYMM_N_PES", "SYMM_TIMEOUT_MS", "SYMM_STATS", "SYMM_HEAP", "SYMM_PORT", "MASTER_PORT"];
         let known = known.map(str::to_owned).into();
         let set = [
             "SYMM_NPES",
@@ -47,6 +50,7 @@ mod tests {
             "SYMMSTATS",
             "SYMM_STATS",
             "SYMM_NVSHMEM_LIB",
+            "SYMM_PARENT",
             "SYMM_OF_MY_OWN",
             "MASTER_PRT",
         ];

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::builder::RangedU64ValueParser;
-use symm::Error;
 use symm::launch::{Launcher, Output, Status};
+use symm::{Config, Error};
 
 /// Start a program on several PEs of this machine
 ///
@@ -40,11 +40,21 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut words = args.program.into_iter();
     let program = words.next().unwrap_or_default();
+    if program.as_encoded_bytes().starts_with(b"-") {
+        eprintln!(
+            "symm run: {}: no option of symm run, and no program (see symm run --help)",
+            program.display()
+        );
+        return Ok(ExitCode::from(2));
+    }
     let mut launcher = Launcher::new(args.n, program);
     launcher.args = words.collect();
     launcher.keep_going = args.keep_going;
     launcher.output = if args.no_prefix { Output::Inherited } else { Output::Prefixed };
     launcher.handle_signals = true;
+    // The program may have no logger, so variables that are almost settings are told of here. What is wrong with the
+    // others its PEs say, if they are PEs of this library.
+    let _ = Config::from_env();
     let outcome = match launcher.run() {
         Ok(outcome) => outcome,
         // What shells return for a program that is not there, or that is no program.

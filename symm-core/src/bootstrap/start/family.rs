@@ -87,7 +87,7 @@ impl Family {
                     "nothing of what {launcher} sets tells the PEs how to find each other: install PMIx and use mpirun or \
                      srun --mpi=pmix, build with the feature `mpi`, or set SYMM_PE, SYMM_N_PES and SYMM_ADDR"
                 );
-                return Err(Error::Setting { name: "SYMM_N_PES", got: "unset".to_owned(), expected });
+                return Err(Error::Setting { name: "SYMM_N_PES", got: String::new(), expected });
             }
         }
         Ok(None)
@@ -105,14 +105,20 @@ fn complete(
     let needs = if alone { &needs[..2] } else { needs };
     match needs.iter().find(|name| get(name).is_none()) {
         Some(name) => {
-            Err(missing(name, &format!("its value, since others of the family `{family}` are set")))
+            // Its sign may be a leftover of something else: then there is a way on without the whole family.
+            let why = match needs.iter().find(|other| get(other).is_some()) {
+                Some(other) => format!("its value, since {other} is set"),
+                None => "its value".to_owned(),
+            };
+            let expected = format!("{why} ({family}; SYMM_BOOTSTRAP=alone starts a world of one PE)");
+            Err(missing(name, &expected))
         }
         None => Ok(Some(family)),
     }
 }
 
 fn missing(name: &'static str, expected: &str) -> Error {
-    Error::Setting { name, got: "unset".to_owned(), expected: expected.to_owned() }
+    Error::Setting { name, got: String::new(), expected: expected.to_owned() }
 }
 
 /// A variable's number.
@@ -173,6 +179,19 @@ mod tests {
         }
         let half = [&PMIX[..1], &TORCH].concat();
         assert!(matches!(find(&half), Err(Error::Setting { name: "PMIX_RANK", .. })));
+    }
+
+    /// Both by name: what is missing, and what it is missed by. Where that is a leftover, the way on is told, too.
+    #[test]
+    fn a_half_set_family_says_what_it_was_found_by() {
+        let said = find(&[("RANK", "0")]).expect_err("half a family should be refused").to_string();
+        assert_eq!(
+            said,
+            "setting WORLD_SIZE is not set, expected its value, since RANK is set (torchrun; SYMM_BOOTSTRAP=alone starts a \
+             world of one PE)"
+        );
+        let said = find(&[("SYMM_BOOTSTRAP", "pmi")]).expect_err("nothing is there").to_string();
+        assert!(said.starts_with("setting PMI_FD is not set, expected its value (pmi;"), "{said}");
     }
 
     #[test]

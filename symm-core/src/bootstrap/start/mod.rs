@@ -74,7 +74,7 @@ fn needs_secret(config: &Config) -> Result<()> {
     }
     Err(Error::Setting {
         name: "SYMM_TOKEN",
-        got: "unset".to_owned(),
+        got: String::new(),
         expected: "a secret, the same for all PEs, since they may be on several hosts (SYMM_INSECURE=1 goes without)"
             .to_owned(),
     })

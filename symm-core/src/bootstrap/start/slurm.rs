@@ -18,7 +18,7 @@ pub(super) fn start(config: &Config, env: &impl Fn(&str) -> Option<String>) -> R
             "a number, since srun started this step on {nodes} nodes and told nobody how to find the others: use \
              srun --mpi=pmix or --mpi=pmi2, or set SYMM_PE, SYMM_N_PES, SYMM_ADDR and SYMM_TOKEN"
         );
-        return Err(Error::Setting { name: "SYMM_N_PES", got: "unset".to_owned(), expected });
+        return Err(Error::Setting { name: "SYMM_N_PES", got: String::new(), expected });
     }
     let n_pes = number(env, "SLURM_STEP_NUM_TASKS", 1 << 20)?.max(1);
     let pe = Pe(number(env, "SLURM_PROCID", n_pes)? as u32);
