@@ -161,11 +161,16 @@ fn launchers_are_found_in_path() {
     std::fs::write(&srun, "#!/bin/sh\necho slurm 24.05.1\n").expect("written");
     std::fs::set_permissions(&srun, std::fs::Permissions::from_mode(0o755)).expect("changed");
     std::fs::write(folder.join("torchrun"), "not a program").expect("written");
+    let mpich = folder.join("mpirun.mpich");
+    let said = "HYDRA build details:\n    Version:                 4.0.2\n    CC:  gcc\n";
+    std::fs::write(&mpich, format!("#!/bin/sh\ncat <<'END'\n{said}END\n")).expect("written");
+    std::fs::set_permissions(&mpich, std::fs::Permissions::from_mode(0o755)).expect("changed");
     let mut c = doctor(&[]);
     c.env("PATH", format!("{}:/bin", folder.display()));
     let r = found(c, 0);
     let srun = named(&r["launchers"], "srun");
     assert_eq!(srun["version"], "slurm 24.05.1");
+    assert_eq!(named(&r["launchers"], "mpirun.mpich")["version"], "MPICH's Hydra 4.0.2");
     assert!(srun["path"].as_str().is_some_and(|p| p.ends_with("launchers/srun")));
     assert!(named(&r["launchers"], "torchrun")["path"].is_null());
 }

@@ -14,25 +14,43 @@ pub(super) struct Launcher {
     pub(super) name: String,
     /// `None`: not in PATH.
     pub(super) path: Option<PathBuf>,
-    /// First line of `--version`, where it has one.
+    /// What `--version` says, where it has one.
     pub(super) version: Option<String>,
 }
 
 pub(super) fn all() -> Vec<Launcher> {
     // The last has no --version.
-    [("mpirun", true), ("mpiexec", true), ("prterun", true), ("srun", true), ("torchrun", false)]
+    let names = [
+        ("mpirun", true),
+        ("mpirun.mpich", true),
+        ("mpiexec", true),
+        ("prterun", true),
+        ("srun", true),
+        ("torchrun", false),
+    ];
+    names
         .into_iter()
         .map(|(name, tells)| {
             let path = find(name);
             let version = path.as_ref().filter(|_| tells).and_then(|path| {
                 let mut command = Command::new(path);
                 command.arg("--version");
-                let said = probe::run(command, Duration::from_secs(10)).ok()?;
-                said.lines().find(|l| !l.trim().is_empty()).map(|l| l.trim().to_owned())
+                version(&probe::run(command, Duration::from_secs(10)).ok()?)
             });
             Launcher { name: name.to_owned(), path, version }
         })
         .collect()
+}
+
+/// The first line that says something. MPICH's Hydra begins with a heading, its release is in a line below.
+fn version(said: &str) -> Option<String> {
+    let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next()?;
+    let release = lines.find_map(|line| line.strip_prefix("Version:"));
+    Some(match release.filter(|_| first.starts_with("HYDRA")) {
+        Some(release) => format!("MPICH's Hydra {}", release.trim()),
+        None => first.to_owned(),
+    })
 }
 
 fn find(name: &str) -> Option<PathBuf> {

@@ -33,14 +33,14 @@ fn write(t: &mut impl Write, found: &Findings) -> fmt::Result {
         }
     }
     writeln!(t, "\nlaunchers")?;
-    writeln!(t, "  {} {:<10}this program", tick(true), "symm run")?;
+    writeln!(t, "  {} {:<13}this program", tick(true), "symm run")?;
     for l in &found.launchers {
         match &l.path {
             Some(path) => {
                 let version = l.version.as_deref().map(|v| format!("{v}: ")).unwrap_or_default();
-                writeln!(t, "  {} {:<10}{version}{}", tick(true), l.name, path.display())?;
+                writeln!(t, "  {} {:<13}{version}{}", tick(true), l.name, path.display())?;
             }
-            None => writeln!(t, "  {} {:<10}not in PATH", tick(false), l.name)?,
+            None => writeln!(t, "  {} {:<13}not in PATH", tick(false), l.name)?,
         }
     }
     writeln!(t, "\nbackends")?;

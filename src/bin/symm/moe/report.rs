@@ -195,8 +195,11 @@ impl Done {
         let verdict = if r.verified { "every value verified" } else { "VALUES DIFFER" };
         writeln!(
             t,
-            "{verdict}: {} steps on {} PEs, backend {}, reach {}",
-            r.steps, r.pes, r.backend, r.reach
+            "{verdict}: {} on {}, backend {}, reach {}",
+            counted(r.steps, "step"),
+            counted(r.pes, "PE"),
+            r.backend,
+            r.reach
         )?;
         writeln!(t, "  trace     {}", self.trace)?;
         writeln!(t, "  tokens    {} to {} experts, top-{}", r.tokens, r.experts, r.top_k)?;
@@ -244,6 +247,11 @@ impl Done {
             "the copy engines of one GPU with all sending, wire bytes of the busiest"
         }
     }
+}
+
+/// So many of what `one` is the word for.
+pub(super) fn counted(n: usize, one: &str) -> String {
+    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
 }
 
 /// With fewer steps the nearest rank of the 99th percentile is the last.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use symm::moe::{experts_per_pe, owner_of_token};
 
 use super::prepare::Job;
-use super::report::{Done, Report};
+use super::report::{Done, Report, counted};
 use draw::{Canvas, Style};
 
 pub(super) use page::page;
@@ -84,7 +84,12 @@ fn subtitle(done: &Done) -> String {
     let r: &Report = &done.report;
     let verdict = if r.verified { "every value verified" } else { "VALUES DIFFER" };
     format!(
-        "{} steps, {verdict} · rows of {} {} · backend {}, reach {} · trace {}",
-        r.steps, r.hidden, r.dtype, r.backend, r.reach, done.trace
+        "{}, {verdict} · rows of {} {} · backend {}, reach {} · trace {}",
+        counted(r.steps, "step"),
+        r.hidden,
+        r.dtype,
+        r.backend,
+        r.reach,
+        done.trace
     )
 }
