@@ -8,13 +8,9 @@ fn main() -> symm::Result<()> {
     let world = symm::init()?;
     let team = world.team();
     let stream = world.stream()?;
-    println!("PE {} of {} over {}: {}", world.pe(), world.n_pes(), backend(&world), world.backend().why());
+    println!("PE {} of {}, backend {}", world.pe(), world.n_pes(), world.backend().why());
     team.barrier(&stream, Options::default())?;
     stream.synchronize()?;
     assert_eq!(team.rank(), world.pe().index());
     world.finalize()
-}
-
-fn backend(world: &symm::World) -> &'static str {
-    symm::Backend::name(world.backend())
 }
