@@ -64,7 +64,7 @@ pub use symm_core::backend::{Addr, Backend, Cmp, DevicePtrs, Reach, SignalOp, Si
 pub use symm_core::capability::Capabilities;
 pub use symm_core::model::{Calls, Options, ReduceOp, Stats, Tile, Times, Waits};
 pub use symm_core::{
-    Config, DType, Element, Error, Fault, LogEntry, Pe, Result, bootstrap, dtype, moe, oracle, splits,
+    Config, DType, Element, Error, Fault, Field, LogEntry, Pe, Result, bootstrap, dtype, moe, oracle, splits,
 };
 
 /// All PEs of the job.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::backend::Form;
+use crate::dtype::DType;
 use crate::pe::Pe;
 
 /// Result of every fallible call of this project.
@@ -22,8 +23,16 @@ pub enum Fault {
         /// What the PE called.
         got: u32,
     },
-    /// dtype, row size, length, root, shape, experts a rank or `major_align` differ from rank 0's, or do not belong
-    /// together.
+    /// An argument that must be equal on all members differs from rank 0's.
+    Differs {
+        /// Which.
+        what: Field,
+        /// Rank 0's value; 0 for [`Field::Shape`].
+        expected: u64,
+        /// The PE's value; 0 for [`Field::Shape`].
+        got: u64,
+    },
+    /// The same from a GPU's kernels, which do not say which; or arguments that do not belong together.
     Form,
     /// The output is another allocation than rank 0's, or another part of it where the operation asks for the same.
     Output,
@@ -62,6 +71,11 @@ impl fmt::Display for Fault {
             Fault::Operation { expected, got } => {
                 write!(f, "called {} where rank 0 called {}", operation(*got), operation(*expected))
             }
+            Fault::Differs { what: Field::DType, expected, got } => {
+                write!(f, "dtype is {}, expected rank 0's {}", dtype(*got), dtype(*expected))
+            }
+            Fault::Differs { what: Field::Shape, .. } => write!(f, "{} differs from rank 0's", Field::Shape),
+            Fault::Differs { what, expected, got } => write!(f, "{what} is {got}, expected rank 0's {expected}"),
             Fault::Form => {
                 f.write_str(
                     "form: dtype, row size, length, root, shape, experts a rank or major_align differ from rank 0's",
@@ -80,6 +94,68 @@ impl fmt::Display for Fault {
             }
         }
     }
+}
+
+/// What must be equal on all members of a collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Field {
+    /// Element type; the values are [`DType::code`]s.
+    DType,
+    /// Bytes of a row, or of an element where there are no rows.
+    RowBytes,
+    /// Experts a rank, from the length of `in_splits`.
+    Experts,
+    /// `major_align`, in rows.
+    MajorAlign,
+    /// Elements that take part.
+    Length,
+    /// Entries of `in_splits`.
+    Splits,
+    /// The root's rank.
+    Root,
+    /// Rows of `last_dim` elements, in `reduce_scatter_last_dim`.
+    LeadingRows,
+    /// Rows, columns, strides, dimensions, offsets, owners, tiles, roots or the reduction of an operation on blocks, or the plan
+    /// of an exchange. They are compared as one number, which says nothing.
+    Shape,
+}
+
+impl Field {
+    /// All of them; a field's place here, counted from 1, is its code in a status record.
+    pub(crate) const ALL: [Field; 9] = [
+        Field::DType,
+        Field::RowBytes,
+        Field::Experts,
+        Field::MajorAlign,
+        Field::Length,
+        Field::Splits,
+        Field::Root,
+        Field::LeadingRows,
+        Field::Shape,
+    ];
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Field::DType => "dtype",
+            Field::RowBytes => "row, in bytes,",
+            Field::Experts => "experts a rank (in_splits' length)",
+            Field::MajorAlign => "major_align",
+            Field::Length => "length in elements",
+            Field::Splits => "in_splits' length",
+            Field::Root => "root",
+            Field::LeadingRows => "rows of last_dim",
+            Field::Shape => "shape (rows, columns, strides, offsets, owners, tiles, roots, op) or plan",
+        })
+    }
+}
+
+/// The name of a type's code; one that has none stays a number.
+fn dtype(code: u64) -> String {
+    let known = u32::try_from(code).ok().and_then(DType::from_code);
+    known.map_or_else(|| format!("code {code}"), |dtype| dtype.name().to_owned())
 }
 
 /// The name of a form's code; one that has none stays a number.

@@ -36,5 +36,5 @@ pub use backend::{Addr, Backend};
 pub use config::Config;
 pub use deadline::Deadline;
 pub use dtype::{DType, Element};
-pub use error::{Error, Fault, LogEntry, Result};
+pub use error::{Error, Fault, Field, LogEntry, Result};
 pub use pe::Pe;

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::error::{Error, Fault};
+use crate::error::{Error, Fault, Field};
 use crate::pe::Pe;
 
 /// Nothing failed.
@@ -24,7 +24,8 @@ pub const BACKEND_LOST: u64 = 4;
 pub mod fault {
     /// [`Fault::Operation`](crate::Fault::Operation)
     pub const OPERATION: u64 = 1;
-    /// [`Fault::Form`](crate::Fault::Form)
+    /// [`Fault::Form`](crate::Fault::Form); with a [`Field`](crate::error::Field)'s code, shifted by 8,
+    /// [`Fault::Differs`](crate::Fault::Differs)
     pub const FORM: u64 = 2;
     /// [`Fault::Output`](crate::Fault::Output)
     pub const OUTPUT: u64 = 3;
@@ -200,12 +201,16 @@ impl Failure {
 
     /// The fault of a record of kind [`PEER_INVALID`]: its code is in `phase`, its numbers in `expected` and `got`.
     pub fn fault(&self) -> Fault {
-        match self.phase {
+        let (code, detail) = (self.phase & 0xff, self.phase >> 8);
+        match code {
             fault::OPERATION => Fault::Operation {
                 expected: u32::try_from(self.expected).unwrap_or(u32::MAX),
                 got: u32::try_from(self.got).unwrap_or(u32::MAX),
             },
-            fault::FORM => Fault::Form,
+            fault::FORM => match field(detail) {
+                Some(what) => Fault::Differs { what, expected: self.expected, got: self.got },
+                None => Fault::Form,
+            },
             fault::OUTPUT => Fault::Output,
             fault::NEGATIVE_SPLIT => Fault::NegativeSplit {
                 index: self.expected,
@@ -221,6 +226,7 @@ impl Failure {
     pub fn invalid(op: u64, pe: Pe, what: &Fault) -> Failure {
         let (phase, expected, got) = match *what {
             Fault::Operation { expected, got } => (fault::OPERATION, u64::from(expected), u64::from(got)),
+            Fault::Differs { what, expected, got } => (fault::FORM | code(what) << 8, expected, got),
             Fault::Form => (fault::FORM, 0, 0),
             Fault::Output => (fault::OUTPUT, 0, 0),
             Fault::Argument => (fault::ARGUMENT, 0, 0),
@@ -234,9 +240,20 @@ impl Failure {
     }
 }
 
+/// The field of a code, and the code of a field: its place in [`Field::ALL`], counted from 1.
+fn field(code: u64) -> Option<Field> {
+    let place = usize::try_from(code.checked_sub(1)?).ok()?;
+    Field::ALL.get(place).copied()
+}
+
+fn code(field: Field) -> u64 {
+    Field::ALL.iter().zip(1..).find(|(f, _)| **f == field).map_or(0, |(_, code)| code)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dtype::DType;
 
     #[test]
     fn the_first_failure_stays() {
@@ -272,5 +289,21 @@ mod tests {
             let f = Failure::invalid(1, Pe(3), &what);
             assert_eq!(f.fault(), what);
         }
+        for what in Field::ALL {
+            let what = Fault::Differs { what, expected: 6, got: u64::MAX };
+            assert_eq!(Failure::invalid(1, Pe(3), &what).fault(), what);
+        }
+        let unknown = Failure { phase: fault::FORM | 99 << 8, ..Failure::default() };
+        assert_eq!(unknown.fault(), Fault::Form);
+    }
+
+    /// What a member reads that gave another root, type or shape than rank 0.
+    #[test]
+    fn what_differs_is_said_with_both_values() {
+        let said = |what, expected, got| Fault::Differs { what, expected, got }.to_string();
+        assert_eq!(said(Field::Root, 0, 2), "root is 2, expected rank 0's 0");
+        let (f32s, i32s) = (u64::from(DType::F32.code()), u64::from(DType::I32.code()));
+        assert_eq!(said(Field::DType, f32s, i32s), "dtype is i32, expected rank 0's f32");
+        assert!(said(Field::Shape, 0, 0).ends_with("differs from rank 0's"));
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use common::{Buffer, Call, LIMIT, One, Random, SOON, config, world};
 use symm_core::backend::Form;
-use symm_core::error::Fault;
+use symm_core::error::{Fault, Field};
 use symm_core::{Backend, Error, Pe};
 use symm_host::{RawContext, Stream};
 
@@ -279,7 +279,7 @@ fn every_member_reports_the_same_fault_and_nothing_is_written() {
                 Wrong::OutputRows => Fault::OutputRows { needed: 6, capacity: 5 },
                 Wrong::Form => Fault::Operation { expected: 19, got: 16 },
                 Wrong::TooManySplits => Fault::Operation { expected: 19, got: 20 },
-                Wrong::Row => Fault::Form,
+                Wrong::Row => Fault::Differs { what: Field::RowBytes, expected: 16, got: 8 },
                 Wrong::Argument => Fault::Argument,
             };
             match one.error(&status) {

@@ -2,7 +2,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::dtype::DType;
-use crate::error::Fault;
+use crate::error::{Fault, Field};
+
+type Change = fn(&mut Header);
 
 /// What W members of a broadcast or reduction publish.
 fn job(form: Form, dtype: DType, ranks: usize, numel: u64) -> Vec<Header> {
@@ -46,10 +48,21 @@ fn members_must_agree() {
     for form in FORMS {
         assert_eq!(judged(form, |_| {}), Ok(()), "{form:?}");
         assert_eq!(judged(form, |h| all(h, |h| (h.in_rows, h.out_rows) = (0, 0))), Ok(()));
-        let fields: [fn(&mut Header); 5] =
-            [|h| h.in_rows = 15, |h| h.root = 1, |h| h.lead = 2, |h| h.dtype = 2, |h| h.row_bytes = 4];
-        for field in fields {
-            assert_eq!(judged(form, |h| field(&mut h[2])), Err((2, Fault::Form)), "{form:?}");
+        let leading = if form == Form::ReduceScatter {
+            Fault::Differs { what: Field::LeadingRows, expected: 1, got: 2 }
+        } else {
+            Fault::Differs { what: Field::Shape, expected: 0, got: 0 }
+        };
+        let bf16 = u64::from(DType::BF16.code());
+        let fields: [(Change, Fault); 5] = [
+            (|h| h.in_rows = 15, Fault::Differs { what: Field::Length, expected: 12, got: 15 }),
+            (|h| h.root = 1, Fault::Differs { what: Field::Root, expected: 0, got: 1 }),
+            (|h| h.lead += 1, leading),
+            (|h| h.dtype = 2, Fault::Differs { what: Field::DType, expected: bf16, got: 2 }),
+            (|h| h.row_bytes = 4, Fault::Differs { what: Field::RowBytes, expected: 2, got: 4 }),
+        ];
+        for (field, fault) in fields {
+            assert_eq!(judged(form, |h| field(&mut h[2])), Err((2, fault)), "{form:?}");
         }
         assert_eq!(judged(form, |h| h[1].out_id = 1), Err((1, Fault::Output)));
         let short = Fault::OutputRows { needed: 12, capacity: 11 };
@@ -170,10 +183,16 @@ fn members_that_take_must_agree() {
             verdict(5, &published(&headers))
         };
         assert_eq!(judged(&|_| {}), Ok(()), "{form:?}");
-        let fields: [fn(&mut Header); 4] =
-            [|h| h.in_rows = 11, |h| h.lead = 78, |h| h.dtype = 2, |h| h.row_bytes = 4];
-        for field in fields {
-            assert_eq!(judged(&|h| field(&mut h[1])), Err((1, Fault::Form)), "{form:?}");
+        let (bf16, numel) = (u64::from(DType::BF16.code()), if planned { 0 } else { 12 });
+        let fields: [(Change, Field, u64, u64); 4] = [
+            (|h| h.in_rows = 11, Field::Length, numel, 11),
+            (|h| h.lead = 78, Field::Shape, 0, 0),
+            (|h| h.dtype = 2, Field::DType, bf16, 2),
+            (|h| h.row_bytes = 4, Field::RowBytes, 2, 4),
+        ];
+        for (field, what, expected, got) in fields {
+            let fault = Fault::Differs { what, expected, got };
+            assert_eq!(judged(&|h| field(&mut h[1])), Err((1, fault)), "{form:?}");
         }
         assert_eq!(judged(&|h| h[2].out_id = 1), Err((2, Fault::Output)), "{form:?}");
         let elsewhere = judged(&|h| h[2].out_offset = 72);

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::error::Fault;
+use crate::error::{Fault, Field};
 use crate::status::fault;
 
 /// A job of W members with one form, as the tests publish it.
@@ -147,6 +147,12 @@ fn destinations_start_behind_oneself_and_moves_are_merged() {
     assert_eq!(apart.moves(0).len(), 3);
 }
 
+type Change = fn(&mut Header);
+
+fn differs(what: Field, expected: u64, got: u64) -> Fault {
+    Fault::Differs { what, expected, got }
+}
+
 #[test]
 fn equal_blocks() {
     let gather = Job::equal(Form::AllGather, 3, 4);
@@ -165,7 +171,7 @@ fn equal_blocks() {
     assert!(Job::equal(Form::Barrier, 3, 0).moves(1).is_empty());
     let mut uneven = Job::equal(Form::AllGather, 3, 4);
     uneven.headers[2].in_rows = 5;
-    assert_eq!(uneven.verdict(), Err((2, Fault::Form)));
+    assert_eq!(uneven.verdict(), Err((2, differs(Field::Length, 4, 5))));
 }
 
 #[test]
@@ -181,10 +187,16 @@ fn the_verdict_names_the_lowest_rank_of_the_first_step() {
     assert_eq!(judged(&|j| j.headers.iter_mut().for_each(|h| h.epoch = 4)), Err((0, operation(20))));
     let unknown = Fault::Operation { expected: 77, got: 77 };
     assert_eq!(judged(&|j| j.headers.iter_mut().for_each(|h| h.form = 77)), Err((0, unknown)));
-    let fields: [fn(&mut Header); 5] =
-        [|h| h.dtype = 4, |h| h.row_bytes = 8, |h| h.ne = 4, |h| h.major_align = 1, |h| h.n_splits = 3];
-    for field in fields {
-        assert_eq!(judged(&|j| field(&mut j.headers[1])), Err((1, Fault::Form)));
+    let h = example(8).headers[0];
+    let fields: [(Change, Fault); 5] = [
+        (|h| h.dtype = 4, differs(Field::DType, h.dtype, 4)),
+        (|h| h.row_bytes = 9, differs(Field::RowBytes, h.row_bytes, 9)),
+        (|h| h.ne = 4, differs(Field::Experts, 2, 4)),
+        (|h| h.major_align = 1, differs(Field::MajorAlign, 8, 1)),
+        (|h| h.n_splits = 3, differs(Field::Splits, 4, 3)),
+    ];
+    for (field, fault) in fields {
+        assert_eq!(judged(&|j| field(&mut j.headers[1])), Err((1, fault)));
     }
     for zero in
         [|h: &mut Header| h.ne = 0, |h: &mut Header| h.row_bytes = 0, |h: &mut Header| h.major_align = 0]

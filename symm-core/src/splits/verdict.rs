@@ -5,7 +5,7 @@ use super::place::out_rows_needed;
 use super::{Published, form_of};
 use crate::backend::Form;
 use crate::dtype::DType;
-use crate::error::Fault;
+use crate::error::{Fault, Field};
 use crate::layout::Header;
 
 /// Judges an operation: `Ok` means that everybody may push.
@@ -16,7 +16,7 @@ use crate::layout::Header;
 /// 1. epoch or form differ from rank 0's, or are not this operation's: `Operation`;
 /// 2. a PE took part with an invalid argument: the fault that it published;
 /// 3. dtype, row bytes, ne, major_align, root, lead or the number of splits differ from rank 0's, or do not belong
-///    together; for the forms without splits, rows of the input too: `Form`;
+///    together; for the forms without splits, rows of the input too: `Differs`, the first of them in the header, or `Form`;
 /// 4. the output is another allocation than rank 0's, or lies elsewhere in it where the form asks for the same place:
 ///    `Output` (not for the barrier, which has none);
 /// 5. splits: `NegativeSplit`, and `InputRows` for the forms whose rows are in the order of the splits (where the form
@@ -38,7 +38,7 @@ pub fn verdict(epoch: u64, published: &[Published<'_>]) -> Result<(), (usize, Fa
         return Err((0, operation(&first, &first)));
     };
     each(published, |p| fault_of(&p.header).map_or(Ok(()), Err))?;
-    each(published, |p| same_form(form, &first, p, published.len()).then_some(()).ok_or(Fault::Form))?;
+    each(published, |p| same_form(form, &first, p, published.len()))?;
     if form == Form::Barrier {
         return Ok(());
     }
@@ -88,10 +88,36 @@ fn operation(first: &Header, other: &Header) -> Fault {
     Fault::Operation { expected: code(first.form), got: code(other.form) }
 }
 
-/// Whether a member's form is rank 0's, and one that the arithmetic can take.
-fn same_form(form: Form, first: &Header, p: &Published<'_>, ranks: usize) -> bool {
+/// What of a member's header differs from rank 0's, in the order of the header.
+fn differs(form: Form, first: &Header, h: &Header) -> Option<Fault> {
+    let own = [Form::Barrier, Form::AllToAllVdev, Form::AllToAllVdev2d, Form::AllToAllVdev2dOffset];
+    let rows = !own.contains(&form);
+    let fields = [
+        (Field::DType, first.dtype, h.dtype),
+        (Field::RowBytes, first.row_bytes, h.row_bytes),
+        (Field::Experts, first.ne, h.ne),
+        (Field::MajorAlign, first.major_align, h.major_align),
+        (Field::Length, if rows { first.in_rows } else { h.in_rows }, h.in_rows),
+        (Field::Splits, first.n_splits, h.n_splits),
+        (Field::Root, first.root, h.root),
+        (Field::LeadingRows, first.lead, h.lead),
+    ];
+    let (what, expected, got) = fields.into_iter().find(|(_, expected, got)| expected != got)?;
+    Some(match what {
+        // Elsewhere it is a digest.
+        Field::LeadingRows if form != Form::ReduceScatter => {
+            Fault::Differs { what: Field::Shape, expected: 0, got: 0 }
+        }
+        what => Fault::Differs { what, expected, got },
+    })
+}
+
+/// A member's form must be rank 0's, and one that the arithmetic can take.
+fn same_form(form: Form, first: &Header, p: &Published<'_>, ranks: usize) -> Result<(), Fault> {
     let h = &p.header;
-    let fields = |h: &Header| [h.dtype, h.row_bytes, h.ne, h.major_align, h.n_splits, h.root, h.lead];
+    if let Some(fault) = differs(form, first, h) {
+        return Err(fault);
+    }
     let n_splits = match form {
         Form::AllToAllVdev => Some(ranks as u64),
         Form::AllToAllVdev2d | Form::AllToAllVdev2dOffset => (ranks as u64).checked_mul(h.ne),
@@ -100,21 +126,19 @@ fn same_form(form: Form, first: &Header, p: &Published<'_>, ranks: usize) -> boo
     let experts = !matches!(form, Form::AllToAllVdev2d | Form::AllToAllVdev2dOffset) || h.ne > 0;
     let align = form != Form::AllToAllVdev2d || h.major_align > 0;
     let rows = match form {
-        Form::AllGather => h.in_rows == first.in_rows,
-        Form::AllToAll => h.in_rows == first.in_rows && h.in_rows.is_multiple_of(ranks as u64),
-        Form::Broadcast => h.in_rows == first.in_rows && h.root < ranks as u64,
-        _ if form.reduces() => h.in_rows == first.in_rows && sums(form, h, ranks),
+        Form::AllToAll => h.in_rows.is_multiple_of(ranks as u64),
+        Form::Broadcast => h.root < ranks as u64,
+        _ if form.reduces() => sums(form, h, ranks),
         Form::PlannedAllToAllVdev => h.in_rows == 0,
-        _ if form.takes() => h.in_rows == first.in_rows,
         _ => true,
     };
-    fields(h) == fields(first)
-        && n_splits == Some(h.n_splits)
+    let sensible = n_splits == Some(h.n_splits)
         && u64::try_from(p.splits.len()) == Ok(h.n_splits)
         && (form == Form::Barrier || h.row_bytes > 0)
         && experts
         && align
-        && rows
+        && rows;
+    if sensible { Ok(()) } else { Err(Fault::Form) }
 }
 
 /// Whether a reduction's elements can be added up and its matrix cut into columns.

@@ -1,10 +1,10 @@
 //! What a PE brings into a collective that makes it invalid: every PE learns whose fault it is, nothing is written, and
 //! after `recover` the team works.
 
-use symm::{AllToAllVdev, Builder, Config, DType, Error, Fault, Options, Pe, Span};
+use symm::{AllToAllVdev, Builder, Config, DType, Error, Fault, Field, Options, Pe, Span};
 
 use super::vdev::{Job, Run, splits};
-use crate::harness::{Case, Ctx, Outcome, Stop, ensure, ensure_eq, ensure_err};
+use crate::harness::{Case, Ctx, Outcome, Stop, ensure, ensure_eq, ensure_err, expected};
 use crate::pattern::i64s;
 
 pub(super) const CASES: &[Case] = &[
@@ -291,7 +291,11 @@ fn equal_blocks_arguments(ctx: &Ctx) -> Outcome {
         // Another length on one PE.
         let span = good.slice(0, if ctx.me() == bad { 2 } else { 4 })?;
         ctx.team.all_gather(&ctx.stream, &span, &out.handle, o)?;
-        ensure_eq!(ctx.stream.synchronize(), named("all_gather", bad, Fault::Form), "another length");
+        ensure_eq!(
+            ctx.stream.synchronize(),
+            named("all_gather", bad, expected::differs(ctx, Field::Length, 4, 2)),
+            "another length"
+        );
         ctx.team.recover()?;
     }
     // An output that is too small, on one PE.
@@ -339,7 +343,13 @@ fn another_form(ctx: &Ctx) -> Outcome {
     let wide = Job { row: 8, out_rows: job.out_rows.iter().map(|r| r / 2).collect(), ..job.clone() };
     let align = Job { align: 4, ..job.clone() };
     let experts = Job::dispatch((DType::F32, 4), (2, 8), splits(w, 2 * w, 5), ctx.seed);
-    for (name, other) in [("dtype", as_i32), ("row", wide), ("major_align", align), ("experts", experts)] {
+    let differs = |what, expected, got| expected::differs(ctx, what, expected, got);
+    for (name, other, fault) in [
+        ("dtype", as_i32, expected::another_dtype(ctx, DType::F32, DType::I32)),
+        ("row", wide, differs(Field::RowBytes, 16, 32)),
+        ("major_align", align, differs(Field::MajorAlign, 8, 4)),
+        ("experts", experts, differs(Field::Experts, 4, 2)),
+    ] {
         let run = job.prepare(ctx)?;
         run.result.set(&ctx.stream, &vec![0; run.result.bytes()])?;
         // Made by all, as allocations are; used by one.
@@ -367,7 +377,7 @@ fn another_form(ctx: &Ctx) -> Outcome {
         } else {
             job.enqueue(ctx, ctx.team.context(), &run)?;
         }
-        refused(ctx, &job, &run, &invalid(&job, bad, Fault::Form))?;
+        refused(ctx, &job, &run, &invalid(&job, bad, fault))?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use symm::{Capabilities, DType, Error, Fault, Options, Pe, Planned, Span, oracle};
+use symm::{Capabilities, DType, Error, Fault, Field, Options, Pe, Planned, Span, oracle};
 
 use crate::harness::{Case, Ctx, Guarded, Outcome, Stop, Symmetric, ensure, ensure_eq, ensure_err, expected};
 use crate::pattern::{Random, bytes, i64s};
@@ -297,7 +297,8 @@ fn members_differ(ctx: &Ctx) -> Outcome {
     let mut buffers = ctx.team.context().plan_buffers(2)?;
     let align = if ctx.me() == bad { 8 } else { 4 };
     let got = buffers.all_to_all_vdev_2d(&ctx.stream, &job.in_splits.span, align);
-    ensure_eq!(got.err(), Some(invalid(OP, bad, Fault::Form)), "another alignment");
+    let what = Fault::Differs { what: Field::MajorAlign, expected: 4, got: 8 };
+    ensure_eq!(got.err(), Some(invalid(OP, bad, what)), "another alignment");
 
     let mut plan = buffers.all_to_all_vdev_2d(&ctx.stream, &job.in_splits.span, 4)?;
     let ones = ctx.local(DType::I64, 2 * ctx.n(), ctx.seed)?;
@@ -306,7 +307,8 @@ fn members_differ(ctx: &Ctx) -> Outcome {
     let mut other = others.all_to_all_vdev_2d(&ctx.stream, &ones.span, 4)?;
     job.fill(ctx, 0)?;
     drop(if ctx.me() == bad { &mut other } else { &mut plan }.dispatch(&ctx.stream, &job.there())?);
-    ensure_eq!(ctx.stream.synchronize(), Err(invalid(calls(ctx)[0], bad, Fault::Form)), "another plan");
+    let another = expected::differs(ctx, Field::Shape, 0, 0);
+    ensure_eq!(ctx.stream.synchronize(), Err(invalid(calls(ctx)[0], bad, another)), "another plan");
     ctx.meet()?;
     job.middle.mem.check(&ctx.stream, "output", job.middle.mem.poison())?;
     ctx.meet()?;

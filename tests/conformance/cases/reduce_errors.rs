@@ -1,10 +1,10 @@
 //! Bad arguments, mismatches and absent PEs in the broadcast and the reductions: every PE learns whose fault it is.
 
-use symm::{DType, Error, Fault, Options, Pe, Result, Span};
+use symm::{DType, Error, Fault, Field, Options, Pe, Result, Span};
 
 use super::sums::{Job, Op, refused};
 use super::timeouts::{LIMIT, without_the_last};
-use crate::harness::{Case, Ctx, Outcome, ensure_eq, ensure_err};
+use crate::harness::{Case, Ctx, Outcome, ensure_eq, ensure_err, expected};
 
 pub(super) const CASES: &[Case] = &[
     Case::new("reduce_errors::roots", roots),
@@ -66,14 +66,16 @@ fn another_root(ctx: &Ctx) -> Outcome {
     let bad = ctx.n() - 1;
     let x = ctx.symmetric(DType::U8, 100, ctx.seed)?;
     ctx.team.broadcast(&ctx.stream, &x.handle, usize::from(ctx.me() == bad), O)?;
-    ensure_eq!(ctx.stream.synchronize(), Err(invalid("broadcast", bad, Fault::Form)), "another root");
+    let root = expected::differs(ctx, Field::Root, 0, 1);
+    ensure_eq!(ctx.stream.synchronize(), Err(invalid("broadcast", bad, root)), "another root");
     ctx.meet()?;
     x.mem.check(&ctx.stream, "after another root", x.mem.poison())?;
     ctx.team.recover()?;
     // Another length is as wrong.
     let view = x.tensor.view(0, &[if ctx.me() == bad { 50 } else { 100 }])?.rendezvous(&ctx.team)?;
     ctx.team.broadcast(&ctx.stream, &view, 0, O)?;
-    ensure_eq!(ctx.stream.synchronize(), Err(invalid("broadcast", bad, Fault::Form)), "another length");
+    let length = expected::differs(ctx, Field::Length, 100, 50);
+    ensure_eq!(ctx.stream.synchronize(), Err(invalid("broadcast", bad, length)), "another length");
     ctx.meet()?;
     x.mem.check(&ctx.stream, "after another length", x.mem.poison())?;
     ctx.team.recover()?;
@@ -207,7 +209,9 @@ fn members_differ(ctx: &Ctx) -> Outcome {
         let shorter = Job::new(ctx, op, DType::F32, 6 * w, 0, ctx.seed)?;
         let ints = Job::new(ctx, op, DType::I32, 8 * w, 0, ctx.seed)?;
         let other = Job::new(ctx, op, DType::F32, 8 * w, 0, ctx.seed)?;
-        for (theirs, what) in [(&shorter, Fault::Form), (&ints, Fault::Form), (&other, Fault::Output)] {
+        let length = expected::differs(ctx, Field::Length, 8 * w, 6 * w);
+        let dtype = expected::another_dtype(ctx, DType::F32, DType::I32);
+        for (theirs, what) in [(&shorter, length), (&ints, dtype), (&other, Fault::Output)] {
             job.fill(ctx, &ctx.stream, 0)?;
             theirs.fill(ctx, &ctx.stream, 0)?;
             let mine = if ctx.me() == bad { theirs } else { &job };
@@ -220,7 +224,8 @@ fn members_differ(ctx: &Ctx) -> Outcome {
     job.fill(ctx, &ctx.stream, 0)?;
     let last = if ctx.me() == bad { 2 * w } else { 4 * w };
     ctx.team.reduce_scatter_last_dim(&ctx.stream, &job.handle, last, &job.out.span, O)?;
-    refused(ctx, &job, &invalid("reduce_scatter", bad, Fault::Form))
+    let rows = expected::differs(ctx, Field::LeadingRows, 2, 4);
+    refused(ctx, &job, &invalid("reduce_scatter", bad, rows))
 }
 
 /// Form codes: reduce_scatter 23, one_shot 24, two_shot 25 and 26.

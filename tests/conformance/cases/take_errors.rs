@@ -1,13 +1,13 @@
 //! Bad arguments, mismatches and absent PEs in the operations that take: every PE learns whose fault it is.
 
 use symm::{
-    AllToAllNd, DType, Error, Fault, MultiRootTileReduce, Options, Pe, ReduceOp, ReduceScatterOffset, Result,
-    Span, Tile, TileReduce,
+    AllToAllNd, DType, Error, Fault, Field, MultiRootTileReduce, Options, Pe, ReduceOp, ReduceScatterOffset,
+    Result, Span, Tile, TileReduce,
 };
 
 use super::takes::{Job, Op, refused};
 use super::timeouts::{LIMIT, without_the_last};
-use crate::harness::{Case, Ctx, Outcome, ensure_eq, ensure_err};
+use crate::harness::{Case, Ctx, Outcome, ensure_eq, ensure_err, expected};
 
 pub(super) const CASES: &[Case] = &[
     Case::new("take_errors::outputs", outputs).limit(60),
@@ -309,11 +309,13 @@ fn members_differ(ctx: &Ctx) -> Outcome {
         let other = job(ctx, op)?;
         let longer = Job::new(ctx, op, DType::F32, (12 * w, 12 * w), 1, ctx.seed)?;
         let ints = Job::new(ctx, op, DType::I32, (6 * w, 12 * w), 1, ctx.seed)?;
-        for (theirs, what) in [(&other, Fault::Output), (&longer, Fault::Form), (&ints, Fault::Form)] {
+        let another = expected::another_dtype(ctx, DType::F32, DType::I32);
+        for (theirs, what) in [(&other, Some(Fault::Output)), (&longer, None), (&ints, Some(another))] {
             mine.fill(ctx, &ctx.stream, 0)?;
             theirs.fill(ctx, &ctx.stream, 0)?;
             let job = if ctx.me() == bad { theirs } else { &mine };
             job.enqueue(ctx.team.context(), &ctx.stream)?;
+            let what = what.unwrap_or_else(|| expected::another_length(ctx));
             refused(ctx, &mine, &invalid(op, bad, what))?;
         }
     }
@@ -331,7 +333,7 @@ fn members_differ(ctx: &Ctx) -> Outcome {
         mine.fill(ctx, &ctx.stream, 0)?;
         let job = if ctx.me() == bad { &theirs } else { &mine };
         job.enqueue(ctx.team.context(), &ctx.stream)?;
-        refused(ctx, &mine, &invalid(op, bad, Fault::Form))?;
+        refused(ctx, &mine, &invalid(op, bad, expected::differs(ctx, Field::Shape, 0, 0)))?;
     }
     Ok(())
 }

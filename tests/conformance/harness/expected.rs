@@ -1,7 +1,7 @@
 //! What each backend can do, as this suite expects it. A case that needs what is listed here must run; a backend that
 //! has more or less than its line fails `capabilities::as_listed`.
 
-use symm::{Backend, Capabilities};
+use symm::{Backend, Capabilities, DType, Error, Fault, Field};
 
 use super::Ctx;
 
@@ -37,5 +37,28 @@ pub(crate) fn publishes_splits(ctx: &Ctx) -> bool {
         "host" => !config.host_plans,
         "nvshmem" => !(0..ctx.n()).all(reached),
         _ => false,
+    }
+}
+
+/// The fault of a member that gave another value than rank 0. The kernels do not say what differs.
+pub(crate) fn differs(ctx: &Ctx, what: Field, expected: usize, got: usize) -> Fault {
+    let [expected, got] = [expected, got].map(|n| n as u64);
+    if ctx.world.backend().name() == "host" { Fault::Differs { what, expected, got } } else { Fault::Form }
+}
+
+/// The same of two types.
+pub(crate) fn another_dtype(ctx: &Ctx, expected: DType, got: DType) -> Fault {
+    differs(ctx, Field::DType, expected.code() as usize, got.code() as usize)
+}
+
+/// The same where the numbers follow from the operation's arguments in a way of its own: any that differ.
+pub(crate) fn another_length(ctx: &Ctx) -> Fault {
+    match ctx.stream.synchronize() {
+        Err(Error::PeerInvalid { what: Fault::Differs { what: Field::Length, expected, got }, .. })
+            if expected != got =>
+        {
+            differs(ctx, Field::Length, expected as usize, got as usize)
+        }
+        _ => differs(ctx, Field::Length, 0, 0),
     }
 }

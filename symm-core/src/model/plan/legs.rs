@@ -1,7 +1,7 @@
 //! What members agree on when they make a plan: where all rows go, there and back.
 
 use crate::backend::{Backend, Form};
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, Fault, Field, Result};
 use crate::layout::Header;
 use crate::model::log::{FNV_START, fnv};
 use crate::model::setup::Step;
@@ -50,7 +50,8 @@ pub(super) fn agree<B: Backend>(
     let mut splits = Vec::with_capacity(all.len());
     for (rank, (theirs, their_splits, _)) in all.iter().enumerate() {
         let Some(their_splits) = their_splits else { return Err(invalid(rank, Fault::Argument)) };
-        if *theirs != all[0].0 || their_splits.len() != all.len() * ne {
+        same_plan(all[0].0, *theirs).map_err(|fault| invalid(rank, fault))?;
+        if their_splits.len() != all.len() * ne {
             return Err(invalid(rank, Fault::Form));
         }
         splits.push(their_splits.as_slice());
@@ -59,6 +60,18 @@ pub(super) fn agree<B: Backend>(
     let (there, back) = legs.map_err(|(rank, fault)| invalid(rank, fault))?;
     let without = all.iter().zip(members).find_map(|((.., why), pe)| Some((*pe, why.clone()?)));
     Ok(Agreed { legs: [there, back], without })
+}
+
+/// Form, experts a rank and `major_align` must be rank 0's.
+fn same_plan(first: (u64, u64, u64), theirs: (u64, u64, u64)) -> Result<(), Fault> {
+    let code = |form: u64| u32::try_from(form).unwrap_or(u32::MAX);
+    let differs = |what, expected, got| Err(Fault::Differs { what, expected, got });
+    match (first, theirs) {
+        ((a, ..), (b, ..)) if a != b => Err(Fault::Operation { expected: code(a), got: code(b) }),
+        ((_, a, _), (_, b, _)) if a != b => differs(Field::Experts, a, b),
+        ((.., a), (.., b)) if a != b => differs(Field::MajorAlign, a, b),
+        _ => Ok(()),
+    }
 }
 
 /// Both directions for `me`, from everybody's splits.
