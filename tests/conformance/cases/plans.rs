@@ -299,6 +299,22 @@ fn members_differ(ctx: &Ctx) -> Outcome {
     let got = buffers.all_to_all_vdev_2d(&ctx.stream, &job.in_splits.span, align);
     let what = Fault::Differs { what: Field::MajorAlign, expected: 4, got: 8 };
     ensure_eq!(got.err(), Some(invalid(OP, bad, what)), "another alignment");
+    let mut narrow = ctx.team.context().plan_buffers(1)?;
+    let one = job.in_splits.span.slice(0, ctx.n())?;
+    let got = if ctx.me() == bad {
+        narrow.all_to_all_vdev_2d(&ctx.stream, &one, 4)
+    } else {
+        buffers.all_to_all_vdev_2d(&ctx.stream, &job.in_splits.span, 4)
+    };
+    let what = Fault::Differs { what: Field::Experts, expected: 2, got: 1 };
+    ensure_eq!(got.err(), Some(invalid(OP, bad, what)), "other experts");
+    let got = if ctx.me() == bad {
+        narrow.all_to_all_vdev(&ctx.stream, &one)
+    } else {
+        buffers.all_to_all_vdev_2d(&ctx.stream, &job.in_splits.span, 4)
+    };
+    let what = Fault::Operation { expected: 20, got: 19 };
+    ensure_eq!(got.err(), Some(invalid(OP, bad, what)), "a plan of one dimension");
 
     let mut plan = buffers.all_to_all_vdev_2d(&ctx.stream, &job.in_splits.span, 4)?;
     let ones = ctx.local(DType::I64, 2 * ctx.n(), ctx.seed)?;

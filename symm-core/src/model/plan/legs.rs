@@ -51,7 +51,9 @@ pub(super) fn agree<B: Backend>(
     for (rank, (theirs, their_splits, _)) in all.iter().enumerate() {
         let Some(their_splits) = their_splits else { return Err(invalid(rank, Fault::Argument)) };
         same_plan(all[0].0, *theirs).map_err(|fault| invalid(rank, fault))?;
-        if their_splits.len() != all.len() * ne {
+        // By their own number of experts, which is rank 0's by now: all members must name the same one.
+        if usize::try_from(theirs.1).ok().and_then(|ne| ne.checked_mul(all.len())) != Some(their_splits.len())
+        {
             return Err(invalid(rank, Fault::Form));
         }
         splits.push(their_splits.as_slice());
