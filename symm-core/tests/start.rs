@@ -233,6 +233,11 @@ fn who_is_missing_at_the_address_is_named_by_all() {
     let not_reached = [not_reached.as_str(), "within 1.5s", "Connection refused"];
     assert!(not_reached.iter().all(|w| said[0].contains(w)), "{said:?}");
     assert!(began.elapsed() < Duration::from_secs(10));
+    // Something else, which takes the connection and is silent.
+    let silent = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = silent.local_addr().expect("bound").port();
+    let said = run([[symm(1, 2, port), vec![("SYMM_INIT_TIMEOUT_MS", "1500".to_owned())]].concat()]);
+    assert!(said[0].contains("the other end said nothing in time"), "{said:?}");
 }
 
 #[test]

@@ -383,11 +383,13 @@ struct Limited<'a> {
 impl Read for Limited<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
         let left = self.deadline.left();
+        let silent = || std::io::Error::new(ErrorKind::TimedOut, "the other end said nothing in time");
         if left.is_zero() {
-            return Err(std::io::Error::new(ErrorKind::TimedOut, "time is over"));
+            return Err(silent());
         }
         self.stream.set_read_timeout(Some(left))?;
-        self.stream.read(bytes)
+        // The system's word for that is "Resource temporarily unavailable".
+        self.stream.read(bytes).map_err(|e| if e.kind() == ErrorKind::WouldBlock { silent() } else { e })
     }
 }
 

@@ -50,7 +50,9 @@ pub fn start(config: &Config) -> Result<Arc<dyn Bootstrap>> {
         Some(Family::Mpi) => Err(Error::Setting {
             name: "SYMM_BOOTSTRAP",
             got: "mpi".to_owned(),
-            expected: "another family: MPI needs symm::init, built with the feature `mpi`".to_owned(),
+            expected:
+                "another family: this one needs symm-mem's feature `mpi`, and its `symm::init` or `Builder`"
+                    .to_owned(),
         }),
     }
 }
