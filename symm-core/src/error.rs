@@ -36,8 +36,9 @@ pub enum Fault {
     Form,
     /// The output is another allocation than rank 0's, or another part of it where the operation asks for the same.
     Output,
-    /// An argument was refused on that PE before anything was enqueued; the PE itself got the details.
-    Argument,
+    /// The argument of this name was refused on that PE before anything was enqueued; the PE itself got its value and what was
+    /// expected. An empty name: it could not take part for a reason that is no argument's.
+    Argument(&'static str),
     /// A split is negative.
     NegativeSplit {
         /// Index in `in_splits`.
@@ -82,7 +83,10 @@ impl fmt::Display for Fault {
                 )
             }
             Fault::Output => f.write_str("output: another allocation than rank 0's, or another place in it"),
-            Fault::Argument => f.write_str("an argument was refused there"),
+            Fault::Argument("") => f.write_str("its part was refused there; its own error says why"),
+            Fault::Argument(name) => {
+                write!(f, "argument {name} was refused there; its own error has the value and what was expected")
+            }
             Fault::NegativeSplit { index, value } => {
                 write!(f, "in_splits[{index}] is {value}, expected 0 or more")
             }
@@ -392,6 +396,11 @@ impl Error {
         expected: impl ToString,
     ) -> Self {
         Error::InvalidArgument { op, argument, got: got.to_string(), expected: expected.to_string() }
+    }
+
+    /// The argument that was refused; empty if it was none.
+    pub(crate) fn refused_argument(&self) -> &'static str {
+        if let Error::InvalidArgument { argument, .. } = self { argument } else { "" }
     }
 
     /// Short, stable word for the kind of error, as `--json` prints it.

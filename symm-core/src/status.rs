@@ -29,7 +29,7 @@ pub mod fault {
     pub const FORM: u64 = 2;
     /// [`Fault::Output`](crate::Fault::Output)
     pub const OUTPUT: u64 = 3;
-    /// [`Fault::Argument`](crate::Fault::Argument)
+    /// [`Fault::Argument`](crate::Fault::Argument); see [`refused`](super::refused)
     pub const ARGUMENT: u64 = 4;
     /// [`Fault::NegativeSplit`](crate::Fault::NegativeSplit)
     pub const NEGATIVE_SPLIT: u64 = 5;
@@ -218,7 +218,11 @@ impl Failure {
             },
             fault::INPUT_ROWS => Fault::InputRows { needed: self.expected, rows: self.got },
             fault::OUTPUT_ROWS => Fault::OutputRows { needed: self.expected, capacity: self.got },
-            _ => Fault::Argument,
+            fault::ARGUMENT => {
+                let name = usize::try_from(detail).ok().and_then(|place| ARGUMENTS.get(place));
+                Fault::Argument(name.copied().unwrap_or_default())
+            }
+            _ => Fault::Argument(""),
         }
     }
 
@@ -229,7 +233,7 @@ impl Failure {
             Fault::Differs { what, expected, got } => (fault::FORM | code(what) << 8, expected, got),
             Fault::Form => (fault::FORM, 0, 0),
             Fault::Output => (fault::OUTPUT, 0, 0),
-            Fault::Argument => (fault::ARGUMENT, 0, 0),
+            Fault::Argument(name) => (refused(name), 0, 0),
             Fault::NegativeSplit { index, value } => {
                 (fault::NEGATIVE_SPLIT, index, u64::from_ne_bytes(value.to_ne_bytes()))
             }
@@ -238,6 +242,46 @@ impl Failure {
         };
         Failure { code: PEER_INVALID, op, phase, pe: u64::from(pe.0), expected, got, ..Failure::default() }
     }
+}
+
+/// Names of arguments that a collective may refuse. A name's place is its code in a record; no name is the first.
+const ARGUMENTS: [&str; 29] = [
+    "",
+    "input",
+    "output",
+    "out",
+    "buffer",
+    "symm_buffer",
+    "local_input",
+    "in_splits",
+    "out_splits_offsets",
+    "row",
+    "major_align",
+    "root",
+    "last_dim",
+    "rows",
+    "cols",
+    "row_stride",
+    "dim",
+    "offsets",
+    "dst_ranks",
+    "scatter_dim",
+    "gather_dim",
+    "in_tile",
+    "in_tiles",
+    "out_tile",
+    "roots",
+    "op",
+    "stream",
+    "ne",
+    "len",
+];
+
+/// The word with which a PE takes part that was refused its argument `name`: [`fault::ARGUMENT`], the name's code above it. Kernels
+/// pass it on as it is.
+pub fn refused(name: &str) -> u64 {
+    let place = ARGUMENTS.iter().zip(0u64..).find(|(known, _)| **known == name);
+    fault::ARGUMENT | place.map_or(0, |(_, place)| place) << 8
 }
 
 /// The field of a code, and the code of a field: its place in [`Field::ALL`], counted from 1.
@@ -281,7 +325,8 @@ mod tests {
             Fault::Operation { expected: 3, got: 4 },
             Fault::Form,
             Fault::Output,
-            Fault::Argument,
+            Fault::Argument(""),
+            Fault::Argument("root"),
             Fault::NegativeSplit { index: 2, value: -5 },
             Fault::InputRows { needed: 9, rows: 8 },
             Fault::OutputRows { needed: 11, capacity: 10 },

@@ -381,6 +381,7 @@ unsafe impl Backend for Host {
             average: x.average,
             moves: x.moves.to_vec(),
             invalid: x.invalid || !fits,
+            refused: if fits { x.refused } else { "in_splits" },
             limit: x.limit,
         };
         stream.enqueue_with(|| ExchangeTask::new(&context.0, &stream.0.lane, plan));

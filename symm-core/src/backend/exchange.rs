@@ -248,6 +248,8 @@ pub struct Exchange<'a, B: Backend> {
     pub scratch: Addr,
     /// An argument was refused by the model: take part with validity 0.
     pub invalid: bool,
+    /// Which, where it is `invalid`; empty for another reason.
+    pub refused: &'static str,
     /// Blocks that the operation may occupy on a GPU; 0 leaves it to the backend.
     pub max_blocks: u32,
     /// Deadline, counted from when the stream reaches the operation.
@@ -281,6 +283,7 @@ impl<'a, B: Backend> Exchange<'a, B> {
             moves: self.moves,
             moves_table: self.moves_table,
             invalid: self.invalid,
+            refused: self.refused,
             max_blocks: self.max_blocks,
             limit: self.limit,
         }

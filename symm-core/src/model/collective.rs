@@ -196,6 +196,7 @@ impl<B: Backend> Context<B> {
             moves: &[],
             moves_table: Addr::NULL,
             invalid: false,
+            refused: "",
             max_blocks: options.max_blocks.unwrap_or(team.world.config.max_blocks),
             limit: options.timeout.unwrap_or_else(|| team.timeout()),
         }
@@ -224,7 +225,8 @@ impl<B: Backend> Context<B> {
 
     /// Takes part with validity 0, so that no member waits for this PE, and returns the reason.
     pub(super) fn refuse(&self, stream: &Stream<B>, x: Exchange<'_, B>, refused: Error) -> Result<()> {
-        self.run(stream, &Exchange { invalid: true, output: None, ..x })?;
+        let name = refused.refused_argument();
+        self.run(stream, &Exchange { invalid: true, refused: name, output: None, ..x })?;
         Err(refused)
     }
 

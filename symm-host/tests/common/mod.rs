@@ -247,6 +247,7 @@ impl Call<'_> {
             root: 0,
             lead: 0,
             invalid: self.invalid,
+            refused: "",
             max_blocks: 0,
             limit: self.limit,
         };

@@ -169,7 +169,7 @@ fn argument_on_one_pe(ctx: &Ctx) -> Outcome {
         } else {
             job.enqueue(ctx, ctx.team.context(), &run)?;
         }
-        refused(ctx, &job, &run, &invalid(&job, bad, Fault::Argument))?;
+        refused(ctx, &job, &run, &invalid(&job, bad, Fault::Argument("row")))?;
     }
     Ok(())
 }
@@ -219,7 +219,8 @@ fn every_argument(ctx: &Ctx) -> Outcome {
         let refusal = ctx.team.all_to_all_vdev_2d(&ctx.stream, args, *align);
         ensure_err!(refusal, Error::InvalidArgument { op: "all_to_all_vdev_2d", argument: a, .. } if a == argument);
         let set = ctx.stream.synchronize();
-        let want = Err(Error::PeerInvalid { op: "all_to_all_vdev_2d", pe: Pe(0), what: Fault::Argument });
+        let want =
+            Err(Error::PeerInvalid { op: "all_to_all_vdev_2d", pe: Pe(0), what: Fault::Argument(argument) });
         ensure_eq!(set, want, "line {i} ({argument})");
         ctx.team.recover()?;
     }
@@ -254,7 +255,7 @@ fn max_splits_exceeded(ctx: &Ctx) -> Outcome {
     } else {
         mine?;
     }
-    let want = Err(invalid(&fits, bad, Fault::Argument));
+    let want = Err(invalid(&fits, bad, Fault::Argument("in_splits")));
     ensure_eq!(ctx.stream.synchronize(), want, "after PE {bad} asked for too many splits");
     ctx.meet()?;
     ctx.team.recover()?;
@@ -284,7 +285,7 @@ fn equal_blocks_arguments(ctx: &Ctx) -> Outcome {
         }
         ensure_eq!(
             ctx.stream.synchronize(),
-            named("all_to_all", bad, Fault::Argument),
+            named("all_to_all", bad, Fault::Argument("input")),
             "one block too uneven"
         );
         ctx.team.recover()?;
@@ -310,7 +311,7 @@ fn equal_blocks_arguments(ctx: &Ctx) -> Outcome {
     let wide = ctx.local(DType::F64, w, ctx.seed)?;
     let mine = ctx.team.all_to_all(&ctx.stream, &wide.span, &out.handle, o);
     ensure_err!(mine, Error::InvalidArgument { op: "all_to_all", argument: "output", .. });
-    ensure_eq!(ctx.stream.synchronize(), named("all_to_all", 0, Fault::Argument), "another type");
+    ensure_eq!(ctx.stream.synchronize(), named("all_to_all", 0, Fault::Argument("output")), "another type");
     ctx.team.recover()?;
     unchanged("output")
 }

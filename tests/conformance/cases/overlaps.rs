@@ -19,7 +19,7 @@ const O: Options = Options { timeout: None, max_blocks: None };
 fn one_bad(
     ctx: &Ctx,
     op: &'static str,
-    argument: &str,
+    argument: &'static str,
     bad: impl FnOnce() -> Result<()>,
     good: impl FnOnce() -> Result<()>,
 ) -> Outcome {
@@ -29,7 +29,7 @@ fn one_bad(
     } else {
         good()?;
     }
-    let want = Error::PeerInvalid { op, pe: Pe::from(last), what: Fault::Argument };
+    let want = Error::PeerInvalid { op, pe: Pe::from(last), what: Fault::Argument(argument) };
     ensure_eq!(ctx.stream.synchronize(), Err(want), "{op}: {argument} of one PE");
     ctx.meet()?;
     ctx.team.recover()?;

@@ -271,7 +271,11 @@ fn bad_splits(ctx: &Ctx) -> Outcome {
             ensure_err!(got, Error::InvalidArgument { op: OP, argument: a, .. } if *a == argument);
         } else {
             let got = buffers.all_to_all_vdev_2d(&ctx.stream, &job.in_splits.span, 4);
-            ensure_eq!(got.err(), Some(invalid(OP, bad, Fault::Argument)), "{argument} of another PE");
+            ensure_eq!(
+                got.err(),
+                Some(invalid(OP, bad, Fault::Argument(argument))),
+                "{argument} of another PE"
+            );
         }
     }
     let mut buffers = ctx.team.context().plan_buffers(2)?;
@@ -337,7 +341,7 @@ fn members_differ(ctx: &Ctx) -> Outcome {
 }
 
 /// One PE's call is refused for `argument`, on every PE.
-fn one_bad(ctx: &Ctx, job: &Job, argument: &str, wrong: &Planned<'_>) -> Outcome {
+fn one_bad(ctx: &Ctx, job: &Job, argument: &'static str, wrong: &Planned<'_>) -> Outcome {
     let bad = ctx.n() - 1;
     let mut buffers = ctx.team.context().plan_buffers(job.ne)?;
     let mut plan = buffers.all_to_all_vdev_2d(&ctx.stream, &job.in_splits.span, job.align)?;
@@ -350,7 +354,7 @@ fn one_bad(ctx: &Ctx, job: &Job, argument: &str, wrong: &Planned<'_>) -> Outcome
     }
     ensure_eq!(
         ctx.stream.synchronize(),
-        Err(invalid(calls(ctx)[0], bad, Fault::Argument)),
+        Err(invalid(calls(ctx)[0], bad, Fault::Argument(argument))),
         "{argument} of PE {bad}"
     );
     ctx.meet()?;
@@ -398,7 +402,11 @@ fn another_team_or_stream(ctx: &Ctx) -> Outcome {
     let got = plan.dispatch(&ctx.stream, &job.there())?.combine(&other, &job.back(&rows));
     ensure_err!(got, Error::InvalidArgument { op: OP, argument: "stream", .. });
     let first = ctx.stream.synchronize().and_then(|()| other.synchronize());
-    ensure_eq!(first, Err(invalid(calls(ctx)[1], 0, Fault::Argument)), "a combine on another stream");
+    ensure_eq!(
+        first,
+        Err(invalid(calls(ctx)[1], 0, Fault::Argument("stream"))),
+        "a combine on another stream"
+    );
     ctx.meet()?;
     ctx.team.recover()?;
     Ok(())

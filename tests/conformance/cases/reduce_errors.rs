@@ -27,7 +27,7 @@ fn invalid(op: &'static str, pe: usize, what: Fault) -> Error {
 }
 
 /// One PE's call is refused for `argument`; the others call what is right. `op` is the name that statuses carry.
-fn one_bad(ctx: &Ctx, job: &Job, argument: &str, call: impl FnOnce() -> Result<()>) -> Outcome {
+fn one_bad(ctx: &Ctx, job: &Job, argument: &'static str, call: impl FnOnce() -> Result<()>) -> Outcome {
     let bad = ctx.n() - 1;
     job.fill(ctx, &ctx.stream, 0)?;
     if ctx.me() == bad {
@@ -36,7 +36,7 @@ fn one_bad(ctx: &Ctx, job: &Job, argument: &str, call: impl FnOnce() -> Result<(
     } else {
         job.enqueue(ctx.team.context(), &ctx.stream)?;
     }
-    refused(ctx, job, &invalid(job.op.name(), bad, Fault::Argument))
+    refused(ctx, job, &invalid(job.op.name(), bad, Fault::Argument(argument)))
 }
 
 fn roots(ctx: &Ctx) -> Outcome {
@@ -50,7 +50,7 @@ fn roots(ctx: &Ctx) -> Outcome {
         } else {
             called?;
         }
-        let want = Err(invalid("broadcast", bad, Fault::Argument));
+        let want = Err(invalid("broadcast", bad, Fault::Argument("root")));
         ensure_eq!(ctx.stream.synchronize(), want, "root {wrong} on one PE");
         ctx.meet()?;
         x.mem.check(&ctx.stream, "after a bad root", x.mem.poison())?;
@@ -97,7 +97,8 @@ fn dtypes_that_do_not_add_up(ctx: &Ctx) -> Outcome {
         ];
         for (op, call) in calls {
             ensure_err!(call(), Error::InvalidArgument { got, .. } if *got == dtype.to_string());
-            let want = Err(invalid(op, 0, Fault::Argument));
+            let name = if op == "two_shot_all_reduce" { "buffer" } else { "input" };
+            let want = Err(invalid(op, 0, Fault::Argument(name)));
             ensure_eq!(ctx.stream.synchronize(), want, "{op} of {dtype} on all PEs");
             ctx.team.recover()?;
         }
@@ -194,7 +195,7 @@ fn another_team(ctx: &Ctx) -> Outcome {
             job.handle = right;
             job.enqueue(ctx.team.context(), &ctx.stream)?;
         }
-        refused(ctx, &job, &invalid(op.name(), bad, Fault::Argument))?;
+        refused(ctx, &job, &invalid(op.name(), bad, Fault::Argument(name)))?;
     }
     Ok(())
 }

@@ -171,7 +171,7 @@ impl<'a> Given<'a> {
 /// The last PE calls with what it should not, and is told which argument; all are told who it was, and go on after `recover`.
 fn refused(
     given: &Given<'_>,
-    (op, status, argument): (&str, &str, &str),
+    (op, status, argument): (&str, &str, &'static str),
     good: (&Stream, &Handle),
     bad: (&Stream, &Handle),
 ) -> Outcome {
@@ -190,7 +190,7 @@ fn refused(
     while ctx.team.status().is_ok() && Instant::now() < deadline {
         ctx.pause(50);
     }
-    let (told, want) = (ctx.team.status(), Fault::Argument);
+    let (told, want) = (ctx.team.status(), Fault::Argument(argument));
     ensure_err!(told, Error::PeerInvalid { op: o, pe, what } if *o == status && *pe == Pe::from(last) && *what == want);
     ctx.meet()?;
     ctx.team.recover()?;

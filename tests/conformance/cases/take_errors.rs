@@ -34,7 +34,7 @@ fn job(ctx: &Ctx, op: Op) -> Outcome<Job> {
 }
 
 /// One PE's call is refused for `argument`; the others call what is right.
-fn one_bad(ctx: &Ctx, job: &Job, argument: &str, call: impl FnOnce() -> Result<()>) -> Outcome {
+fn one_bad(ctx: &Ctx, job: &Job, argument: &'static str, call: impl FnOnce() -> Result<()>) -> Outcome {
     let bad = ctx.n() - 1;
     job.fill(ctx, &ctx.stream, 0)?;
     if ctx.me() == bad {
@@ -43,7 +43,7 @@ fn one_bad(ctx: &Ctx, job: &Job, argument: &str, call: impl FnOnce() -> Result<(
     } else {
         job.enqueue(ctx.team.context(), &ctx.stream)?;
     }
-    refused(ctx, job, &invalid(job.op, bad, Fault::Argument))
+    refused(ctx, job, &invalid(job.op, bad, Fault::Argument(argument)))
 }
 
 /// Another type, one element more or less, memory of the input, an odd address.
@@ -247,7 +247,11 @@ fn dtypes(ctx: &Ctx) -> Outcome {
             let job = Job::new(ctx, op, dtype, size, 0, ctx.seed)?;
             let got = job.enqueue(ctx.team.context(), &ctx.stream);
             ensure_err!(got, Error::InvalidArgument { argument: "input", got, .. } if *got == dtype.to_string());
-            ensure_eq!(ctx.stream.synchronize(), Err(invalid(op, 0, Fault::Argument)), "{op:?} of {dtype}");
+            ensure_eq!(
+                ctx.stream.synchronize(),
+                Err(invalid(op, 0, Fault::Argument("input"))),
+                "{op:?} of {dtype}"
+            );
             ctx.team.recover()?;
         }
     }
@@ -256,7 +260,11 @@ fn dtypes(ctx: &Ctx) -> Outcome {
         let job = Job::new(ctx, op, dtype, size, 0, ctx.seed)?;
         let got = job.enqueue(ctx.team.context(), &ctx.stream);
         ensure_err!(got, Error::InvalidArgument { argument: "op", .. });
-        ensure_eq!(ctx.stream.synchronize(), Err(invalid(op, 0, Fault::Argument)), "average of {dtype}");
+        ensure_eq!(
+            ctx.stream.synchronize(),
+            Err(invalid(op, 0, Fault::Argument("op"))),
+            "average of {dtype}"
+        );
         ctx.team.recover()?;
     }
     Ok(())
@@ -296,7 +304,7 @@ fn another_team(ctx: &Ctx) -> Outcome {
         } else {
             job.enqueue(ctx.team.context(), &ctx.stream)?;
         }
-        refused(ctx, &job, &invalid(op, bad, Fault::Argument))?;
+        refused(ctx, &job, &invalid(op, bad, Fault::Argument("input")))?;
     }
     Ok(())
 }

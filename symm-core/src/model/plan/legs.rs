@@ -8,6 +8,7 @@ use crate::model::setup::Step;
 use crate::model::team::TeamInner;
 use crate::pe::Pe;
 use crate::splits::{self, Move, Published};
+use crate::status::{self, Failure};
 
 /// One direction.
 #[derive(Debug)]
@@ -41,15 +42,22 @@ pub(super) fn agree<B: Backend>(
 ) -> Result<Agreed> {
     team.check(super::OP)?;
     let shape = (form.code(), ne as u64, major_align as u64);
-    let message = (shape, mine.as_ref().ok(), without);
-    type Message = ((u64, u64, u64), Option<Vec<i64>>, Option<String>);
+    let why = mine.as_ref().map_err(|e| status::refused(e.refused_argument()));
+    let message = (shape, why, without);
+    type Message = ((u64, u64, u64), Result<Vec<i64>, u64>, Option<String>);
     let all: Vec<Message> = team.setup(super::OP).gather(Step::Agree, &message)?;
     mine?;
     let members = team.group.members();
     let invalid = |rank: usize, what| Error::PeerInvalid { op: super::OP, pe: members[rank], what };
     let mut splits = Vec::with_capacity(all.len());
     for (rank, (theirs, their_splits, _)) in all.iter().enumerate() {
-        let Some(their_splits) = their_splits else { return Err(invalid(rank, Fault::Argument)) };
+        let their_splits = match their_splits {
+            Ok(splits) => splits,
+            Err(word) => {
+                let refused = Failure { phase: *word, ..Failure::default() };
+                return Err(invalid(rank, refused.fault()));
+            }
+        };
         same_plan(all[0].0, *theirs).map_err(|fault| invalid(rank, fault))?;
         // By their own number of experts, which is rank 0's by now: all members must name the same one.
         if usize::try_from(theirs.1).ok().and_then(|ne| ne.checked_mul(all.len())) != Some(their_splits.len())
