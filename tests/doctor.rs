@@ -76,6 +76,8 @@ fn the_text_says_the_same() {
     ] {
         assert!(said.contains(part), "{part:?} is missing in\n{said}");
     }
+    let without_kernels = found(doctor(&[]), 0)["gpus"]["kernels"] == false;
+    assert_eq!(said.contains("kernels: not in this build"), without_kernels, "{said}");
 }
 
 #[test]

@@ -91,6 +91,10 @@ fn gpus(t: &mut impl Write, found: &Findings) -> fmt::Result {
         let needed = g.needed.as_deref().map(|n| format!(" (the backend needs {n})")).unwrap_or_default();
         writeln!(t, "  driver {module}{driver}{needed}")?;
     }
+    // A GPU alone would not help.
+    if g.kernels == Some(false) {
+        writeln!(t, "  {} kernels: not in this build, which found no nvcc", tick(false))?;
+    }
     for (i, gpu) in g.gpus.iter().enumerate() {
         let kind = gpu
             .compute_capability
