@@ -25,6 +25,8 @@ pub(crate) struct Recovery {
     completed: u64,
     /// The exchange of epochs, and the barrier after everything was zeroed.
     steps: [Step; 2],
+    /// Pads and contexts were reset: once a recovery, since a member that the barrier let through writes them already.
+    reset: bool,
 }
 
 #[derive(Debug, Default)]
@@ -128,16 +130,19 @@ pub(crate) fn recover<B: Backend>(team: &TeamInner<B>) -> Result<()> {
             *mine = (*mine).max(theirs);
         }
     }
-    // Everybody's streams are idle, so nobody writes these words until the barrier below.
-    let handles: Vec<_> = team.handles.lock().iter().filter_map(Weak::upgrade).collect();
-    for handle in handles {
-        handle.zero_pad(world)?;
-    }
-    for (context, epoch) in contexts.iter().zip(next) {
-        if let Some(c) = context {
-            // SAFETY: every member has said that none of its streams has an operation left.
-            unsafe { world.backend.reset_context(c.raw(), epoch + 1)? };
+    if !recovery.reset {
+        // Everybody's streams are idle, so nobody writes these words until the barrier below.
+        let handles: Vec<_> = team.handles.lock().iter().filter_map(Weak::upgrade).collect();
+        for handle in handles {
+            handle.zero_pad(world)?;
         }
+        for (context, epoch) in contexts.iter().zip(next) {
+            if let Some(c) = context {
+                // SAFETY: every member has said that none of its streams has an operation left.
+                unsafe { world.backend.reset_context(c.raw(), epoch + 1)? };
+            }
+        }
+        recovery.reset = true;
     }
     recovery.gather(&team.group, 1, &[], deadline).inspect_err(|e| world.counters.note(e))?;
     recovery.complete();
