@@ -179,6 +179,60 @@ fn a_second_job_with_the_same_address() {
     }
 }
 
+/// Waits until somebody is connected with this port.
+fn await_guest(port: u16) {
+    let (local, began) = (format!("0100007F:{port:04X}"), Instant::now());
+    let connected = |line: &str| {
+        let mut fields = line.split_whitespace().skip(1);
+        // Local address, the other's, state: 01 is ESTABLISHED.
+        (fields.next(), fields.nth(1)) == (Some(&local), Some("01"))
+    };
+    while !std::fs::read_to_string("/proc/net/tcp").expect("readable").lines().any(connected) {
+        assert!(began.elapsed() < Duration::from_secs(20), "nobody came to port {port}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// PE 0 and one more meet at the address of PE 0 and wait for PE 2; one of the two dies. The other is told so, not that PE 2 is late.
+#[test]
+fn a_death_while_pe_0_waits_for_the_rest() {
+    for dies in [0, 1] {
+        let (mut job, port) = (Job::new(3), port());
+        job.set("SYMM_ADDR", format!("127.0.0.1:{port}"));
+        job.set("SYMM_TOKEN", "of this job");
+        let mut running = job.start_only(0);
+        running.add(&job, 1);
+        await_guest(port);
+        // It says who it is, and PE 0 says who is missing.
+        std::thread::sleep(Duration::from_millis(600));
+        let began = Instant::now();
+        running.pes[dies].signal(rustix::process::Signal::KILL);
+        running.pes[1 - dies].await_word("error");
+        let after = began.elapsed();
+        let ended = running.end();
+        let names = format!("PE {dies} failed: ");
+        ended.told("a death at the meeting", dies, "PeerFailed", &[&names], Duration::from_secs(20));
+        assert!(after < Duration::from_secs(3), "PE {} was told after {after:?}", 1 - dies);
+    }
+}
+
+/// More PEs than are all connected with each other, and one does not come: each of the others names that one, and nobody else.
+#[test]
+fn who_does_not_come_to_the_address_of_a_larger_world() {
+    let n = 12;
+    let mut job = Job::new(n);
+    job.set("SYMM_INIT_TIMEOUT_MS", 2 * LIMIT_MS);
+    job.set("SYMM_ADDR", format!("127.0.0.1:{}", port()));
+    job.set("SYMM_TOKEN", "of this job");
+    let mut running = job.start_only(0);
+    (1..n - 1).for_each(|pe| running.add(&job, pe));
+    let ended = running.end();
+    let late = format!("late: PE {} (expected {n}, got {})", n - 1, n - 1);
+    let expected = vec![("Timeout", [late.as_str()]); n - 1];
+    let expected: Vec<(&str, &[&str])> = expected.iter().map(|(kind, words)| (*kind, &words[..])).collect();
+    all_told("a PE that does not come", &ended, &expected);
+}
+
 /// What strangers say: nothing, half of a greeting, lengths beyond everything, noise.
 fn noises() -> Vec<Vec<u8>> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;

@@ -1,7 +1,8 @@
 //! PEs that meet at an address that all of them know: PE 0 listens there until everybody has told where it is.
 //!
 //! Each connects once, proves itself as on any connection of the job, sends its card and whose cards it wants, and gets
-//! them when they are there. Meanwhile it hears who is missing, so that its own timeout can name them.
+//! them when all have come, in a very large world when they are there. Meanwhile it hears who is missing, so that its own
+//! timeout can name them.
 
 mod table;
 
@@ -36,6 +37,9 @@ const NEWS: Duration = Duration::from_millis(250);
 const GUESTS: usize = 128;
 /// Most missing PEs that are named to those who wait.
 const NAMED: usize = 1000;
+/// Largest world in which PE 0 keeps everybody until all have come: a descriptor for each, of the 1024 that a process often may
+/// have. In a larger one a PE leaves with the card of whom it connects to, and learns of others by asking along the tree.
+const HELD: usize = 512;
 
 /// The address, as [`Contacts`].
 pub(super) struct Meeting {
@@ -60,6 +64,10 @@ enum News {
     Cards(Vec<Vec<u8>>),
     /// The world cannot be made.
     Impossible(String),
+    /// Nor can it, because this PE had come and is gone; and how that was seen.
+    Failed(u32, String),
+    /// PE 0's time is over, and these are missing, the lowest of them.
+    GaveUp(Vec<u32>),
 }
 
 /// Looks up `HOST:PORT`, waiting for a name that nobody knows yet.
@@ -201,6 +209,7 @@ impl Meeting {
                 });
             }
             if deadline.passed() {
+                table.give_up(n_pes);
                 let late = table.missing(n_pes);
                 let (expected, got) = (n_pes as u64, (n_pes - late.len()) as u64);
                 let waited = deadline.waited();
@@ -342,18 +351,18 @@ impl Meeting {
                 Ok(News::Cards(cards)) => return Ok(Ok(cards)),
                 Ok(News::Missing(pes)) => *missing = pes.into_iter().map(Pe).collect(),
                 Ok(News::Impossible(why)) => return Err(Error::Bootstrap { call: "meeting", why }),
-                // PE 0 gave up, or this PE's time is over. If PE 0 has not even said who is missing, it hangs itself.
+                Ok(News::Failed(pe, why)) => return Err(Error::PeerFailed { pe: Pe(pe), why }),
+                Ok(News::GaveUp(pes)) => {
+                    return Err(self.late(pes.into_iter().map(Pe).collect(), deadline));
+                }
+                // This PE's time is over. If PE 0 has not even said who is missing, it hangs itself.
                 Err(_) if deadline.passed() => {
                     let missing = std::mem::take(missing);
                     return Err(self.late(if missing.is_empty() { vec![Pe(0)] } else { missing }, deadline));
                 }
                 Err(why) => {
-                    let why = format!("PE 0 ended before all PEs had met: {why}");
-                    return Err(if missing.is_empty() {
-                        Error::PeerFailed { pe: Pe(0), why }
-                    } else {
-                        self.late(std::mem::take(missing), deadline)
-                    });
+                    let why = format!("before all PEs had met, {why}");
+                    return Err(Error::PeerFailed { pe: Pe(0), why });
                 }
             }
         }
@@ -404,14 +413,19 @@ impl Write for Limited<'_> {
 }
 
 fn receive<T: for<'a> Deserialize<'a>>(stream: &mut impl Read) -> Result<T, String> {
+    let ended = |e: std::io::Error| match e.kind() {
+        // "failed to fill whole buffer" tells nobody anything.
+        ErrorKind::UnexpectedEof => "its connection closed".to_owned(),
+        _ => e.to_string(),
+    };
     let mut len = [0; 4];
-    stream.read_exact(&mut len).map_err(|e| e.to_string())?;
+    stream.read_exact(&mut len).map_err(ended)?;
     let len = u32::from_le_bytes(len);
     if len > MOST {
         return Err(format!("it announced {len} bytes, {MOST} are allowed"));
     }
     let mut body = vec![0; len as usize];
-    stream.read_exact(&mut body).map_err(|e| e.to_string())?;
+    stream.read_exact(&mut body).map_err(ended)?;
     postcard::from_bytes(&body).map_err(|e| format!("what it said does not decode: {e}"))
 }
 

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 
-use super::{Arrival, NAMED, News, send};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+use super::{Arrival, HELD, NAMED, News, send};
 use crate::error::Error;
 use crate::pe::Pe;
 
@@ -24,7 +27,10 @@ pub(super) struct Table {
 
 /// One who waits for cards.
 struct Waiter {
+    pe: Pe,
     stream: TcpStream,
+    /// It had hung up when it was looked at last.
+    gone: bool,
     wanted: Vec<u32>,
     /// How many of the first ones have come.
     come: usize,
@@ -48,7 +54,7 @@ impl Table {
     pub(super) fn arrive(&mut self, pe: Pe, stream: TcpStream, Arrival { card, wanted }: Arrival) -> bool {
         let first = self.cards.insert(pe, card).is_none();
         let waited = self.waiting.remove(&pe).unwrap_or_default();
-        for waiter in waited.into_iter().chain([Waiter { stream, wanted, come: 0 }]) {
+        for waiter in waited.into_iter().chain([Waiter { pe, stream, gone: false, wanted, come: 0 }]) {
             self.place(waiter);
         }
         first
@@ -69,28 +75,78 @@ impl Table {
 
     /// Gives those who wait what has come, or, if it is time for that, the news.
     pub(super) fn serve(&mut self, n_pes: usize, news: bool) {
-        let left = |why: String| log::warn!("PE 0: one who waited for the others hung up: {why}");
-        if let Some(e) = &self.impossible {
-            let message = News::Impossible(e.to_string());
-            let all = std::mem::take(&mut self.waiting).into_values().flatten();
-            for mut waiter in all.chain(std::mem::take(&mut self.ready)) {
-                // Who left is told by whoever runs it.
-                send(&mut waiter.stream, &message).unwrap_or_else(left);
-            }
-            return;
+        // Until all have come none can be through with the start, and who still waits here is told who is missing, and who died.
+        let all_came = self.cards.len() >= n_pes;
+        if self.impossible.is_none() && (all_came || n_pes > HELD) {
+            self.hand_out();
         }
+        if news && self.impossible.is_none() {
+            self.look(n_pes);
+        }
+        if self.impossible.is_none() && news {
+            self.tell(&News::Missing(self.named(n_pes)));
+        }
+        if let Some(e) = &self.impossible {
+            let message = match e {
+                Error::PeerFailed { pe, why } => News::Failed(pe.0, why.clone()),
+                e => News::Impossible(e.to_string()),
+            };
+            self.tell(&message);
+            (self.waiting, self.ready) = Default::default();
+        }
+    }
+
+    /// Says that this PE waits no longer, and for whom it did.
+    pub(super) fn give_up(&mut self, n_pes: usize) {
+        self.tell(&News::GaveUp(self.named(n_pes)));
+    }
+
+    fn named(&self, n_pes: usize) -> Vec<u32> {
+        self.missing(n_pes).into_iter().take(NAMED).map(|pe| pe.0).collect()
+    }
+
+    fn hand_out(&mut self) {
         for mut waiter in std::mem::take(&mut self.ready) {
             let Some(cards) = self.cards(&waiter.wanted) else { continue };
             match send(&mut waiter.stream, &News::Cards(cards)) {
                 Ok(()) => self.served += 1,
-                Err(why) => left(why),
+                Err(why) => self.lost(waiter.pe, &format!("it hung up before all PEs had met: {why}")),
             }
         }
-        if news {
-            let missing = self.missing(n_pes).into_iter().take(NAMED).map(|pe| pe.0).collect();
-            let message = News::Missing(missing);
-            for waiters in self.waiting.values_mut() {
-                waiters.retain_mut(|waiter| send(&mut waiter.stream, &message).map_err(left).is_ok());
+    }
+
+    /// Looks who has hung up; who had at the last look, too, has failed. One whose own deadline passed a moment before this
+    /// PE's is so not taken for the cause.
+    fn look(&mut self, n_pes: usize) {
+        let mut failed = None;
+        for waiter in self.waiting.values_mut().flatten().chain(&mut self.ready) {
+            let ended = match recv(&waiter.stream, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+                Ok((_, bytes)) => bytes == 0,
+                Err(e) => e != Errno::AGAIN && e != Errno::INTR,
+            };
+            if std::mem::replace(&mut waiter.gone, ended) && ended {
+                failed = failed.or(Some(waiter.pe));
+            }
+        }
+        if let Some(pe) = failed {
+            let missing = self.missing(n_pes);
+            let first = missing.first().map_or_else(String::new, |pe| format!("PE {pe}"));
+            let more =
+                if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
+            self.lost(pe, &format!("its connection closed while PE 0 still waited for {first}{more}"));
+        }
+    }
+
+    /// One that came is gone: the world cannot be made any more.
+    fn lost(&mut self, pe: Pe, why: &str) {
+        self.impossible.get_or_insert_with(|| Error::PeerFailed { pe, why: why.to_owned() });
+    }
+
+    /// To all who wait. Who has left is seen at the next look.
+    fn tell(&mut self, message: &News) {
+        for waiter in self.waiting.values_mut().flatten().chain(&mut self.ready) {
+            if let Err(why) = send(&mut waiter.stream, message) {
+                log::debug!("PE 0: PE {} hung up: {why}", waiter.pe);
             }
         }
     }
