@@ -125,9 +125,9 @@ fn a_wrong_secret() {
 #[test]
 fn an_address_that_nobody_reaches() {
     for (address, kind, words) in [
-        ("127.0.0.1:1", "Bootstrap", "connect: PE 0 was not reached at 127.0.0.1:1 within 1.5s"),
+        ("127.0.0.1:1", "Bootstrap", "connect: PE 0 was not reached at 127.0.0.1:1 within "),
         // Of a range that is kept for documentation.
-        ("192.0.2.1:4711", "Bootstrap", "connect: PE 0 was not reached at 192.0.2.1:4711 within 1.5s"),
+        ("192.0.2.1:4711", "Bootstrap", "connect: PE 0 was not reached at 192.0.2.1:4711 within "),
         ("no-such-host.invalid:4711", "Bootstrap", "getaddrinfo: SYMM_ADDR=no-such-host.invalid:4711"),
         ("nonsense", "Setting", "SYMM_ADDR is \"nonsense\", expected HOST:PORT of PE 0"),
     ] {
