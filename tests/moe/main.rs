@@ -3,6 +3,7 @@
 mod picture;
 
 use std::fmt::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -404,6 +405,14 @@ impl Running {
     fn start(nodes: &str) -> Self {
         let mut c = moe(&["--hidden", "16", "--steps", "1000000000", "--pes", "3", "--json", "-"]);
         c.env("SYMM_HOST_NODES", nodes).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A shell starts what it puts into the background with interrupts ignored, and children inherit that.
+        // SAFETY: `signal` may be called between fork and exec, and the handler is the default one.
+        unsafe {
+            c.pre_exec(|| {
+                libc::signal(libc::SIGINT, libc::SIG_DFL);
+                Ok(())
+            });
+        }
         let mut job = Running { child: Some(c.spawn().expect("symm starts")), pes: Vec::new() };
         let id = job.child.as_ref().expect("just started").id();
         let began = Instant::now();
