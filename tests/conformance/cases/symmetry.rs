@@ -22,7 +22,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("symmetry::a_sub_team_before_the_whole", a_sub_team_before_the_whole).pes(2),
     Case::new("symmetry::one_with_another_team", one_with_another_team)
         .pes(2)
-        .own(&[("SYMM_INIT_TIMEOUT_MS", "800")]),
+        .own(&[("SYMM_INIT_TIMEOUT_MS", "1500")]),
 ];
 
 /// What was allocated: label, elements, type.
