@@ -47,6 +47,10 @@ enum Fence : uint32_t {
   FENCE_PAD_SIGNAL,      // put_signal, wait_signal: earlier work before the slot
   FENCE_NET_STAGED,      // network members: bytes of a stage before the network reads them
   FENCE_NET_HANDED,      // network members: sums in the own buffer before the network reads them
+  FENCE_NET_SLOT,        // handles with network members: earlier work before put_signal raises a slot
+  FENCE_NET_CREDIT,      // the same: a slot's clearing, and earlier work, before wait_signal gives credit
+  FENCE_NET_BARRIER,     // the same: earlier work before the words of the barrier
+  FENCE_NET_COUNT,       // collectives with network members: a share's stores before its count
 };
 
 #if defined(SYMM_WITHOUT)

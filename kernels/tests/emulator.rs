@@ -27,7 +27,7 @@ const NET_ONE_SIDED: Program = Program { name: "net_one_sided", units: &[] };
 const ORDER: Program = Program { name: "order", units: &["copy", "signal", "barrier", "exchange"] };
 
 /// The fences of `cu/steps.cuh` in their order, and the program that fails without each.
-const FENCES: [(&str, &Program); 14] = [
+const FENCES: [(&str, &Program); 18] = [
     ("FENCE_PUSHED", &EXCHANGE),
     ("FENCE_MANY_SPLITS", &EXCHANGE),
     ("FENCE_EXCHANGE_COUNT", &ORDER),
@@ -42,6 +42,10 @@ const FENCES: [(&str, &Program); 14] = [
     ("FENCE_PAD_SIGNAL", &ORDER),
     ("FENCE_NET_STAGED", &NET_EXCHANGE),
     ("FENCE_NET_HANDED", &NET_REDUCE),
+    ("FENCE_NET_SLOT", &NET_ONE_SIDED),
+    ("FENCE_NET_CREDIT", &NET_ONE_SIDED),
+    ("FENCE_NET_BARRIER", &NET_ONE_SIDED),
+    ("FENCE_NET_COUNT", &NET_EXCHANGE),
 ];
 
 /// A left-out fence must be found within as many seeds.

@@ -209,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(symm::net::THREADS, 1) symm_net_exc
   }
   __syncthreads();
   if (!first_warp) return;
-  fence_acq_rel_sys();
+  acq_rel_sys<FENCE_NET_COUNT>();
   u64 counted = outcome;
   if (shares > 1) {
     if (threadIdx.x == 0) counted += fetch_add_relaxed_gpu_u64(&record_of(p)->finished, outcome);

@@ -49,9 +49,9 @@ __device__ __forceinline__ bool in_heap(const NetParams& n, u64 at, u64 bytes) {
   return at >= n.heap && at - n.heap < n.heap_bytes && bytes <= n.heap_bytes - (at - n.heap);
 }
 
-// Tells the watchdog that this thread is about to call NVSHMEM, and that it is back.
-__device__ __forceinline__ void enter(const NetParams& n) { add_release_sys_u64((void*)n.activity, 1); }
-__device__ __forceinline__ void leave(const NetParams& n) { add_release_sys_u64((void*)(n.activity + 8), 1); }
+// Tells the watchdog that this thread is about to call NVSHMEM, and that it is back. The counts announce nothing else.
+__device__ __forceinline__ void enter(const NetParams& n) { add_relaxed_sys_u64((void*)n.activity, 1); }
+__device__ __forceinline__ void leave(const NetParams& n) { add_relaxed_sys_u64((void*)(n.activity + 8), 1); }
 
 // The stage of a block, taken when it is first needed. The same on every thread.
 struct Stage {

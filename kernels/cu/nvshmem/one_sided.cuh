@@ -87,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(32, 1) symm_net_pad_signal(const __
     symm_shim_update();
     *(volatile uint32_t*)p.slot = 0;
     *(volatile uint32_t*)p.count = count + 1;
-    fence_acq_rel_sys();
+    acq_rel_sys<FENCE_NET_CREDIT>();
     store_word(p, p.credit, count + 1);
   } else {
     const Failure failure = {STATUS_TIMEOUT, p.op, PHASE_CREDIT, p.pe, p.late, count, 0, 0};
@@ -95,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(32, 1) symm_net_pad_signal(const __
     if (!wait_word(status, p.limit_ns, failure, load, [=](u64 seen) { return (uint32_t)seen == count; })) return;
     enter(p.net);
     *(volatile uint32_t*)p.count = count + 1;
-    fence_acq_rel_sys();
+    acq_rel_sys<FENCE_NET_SLOT>();
     store_word(p, p.slot, 1);
   }
   symm_shim_quiet();
@@ -129,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(32, 1) symm_net_barrier(const __gri
   if (lane == 0) epoch = fetch_add_relaxed_gpu_u64((void*)(mine + p.counter), 1) + 1;
   epoch = __shfl_sync(barrier::ALL, epoch, 0);
   const bool skip = !status_ok(status);
-  fence_acq_rel_sys();
+  acq_rel_sys<FENCE_NET_BARRIER>();
   if (__any_sync(barrier::ALL, skip)) return;
   if (lane == 0) {
     enter(q.net);

@@ -339,7 +339,7 @@ __device__ __forceinline__ void run(const NetParams& n, const ReduceParams& q, u
     __syncthreads();
     if (threadIdx.x == 0) {
       // All that this share has read and written comes before its count, and what other shares counted before what follows.
-      fence_acq_rel_sys();
+      acq_rel_sys<FENCE_NET_COUNT>();
       s.counted = fetch_add_relaxed_gpu_u64(&record->stages[number], outcome) + outcome;
       fence_acq_rel_sys();
     }

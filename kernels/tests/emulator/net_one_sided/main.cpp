@@ -1,7 +1,7 @@
 // put, get, put_with_signal, wait_until and pad signals between two PEs on two hosts: random sizes, places and blocks. Whoever sees a
-// signal finds the data.
+// signal finds the data. Then pad signals and the barrier of handles that have direct members, too, to which the stream has stored.
 //
-// usage: main CALLS SEED
+// usage: main CALLS SEED [FENCE]    FENCE (enum Fence of steps.cuh) is left out
 #include "net.h"
 
 #include <random>
@@ -17,7 +17,14 @@ constexpr size_t PAD_WORDS = 64;
 // Cmp::Eq of symm_core::backend.
 constexpr uint32_t EQUAL = 0;
 
-enum What { PUT, GET, AWAIT, SIGNALS };
+enum What { PUT, GET, AWAIT, SIGNALS, STORE_THEN_SIGNAL, STORE_THEN_BARRIER };
+
+// Bytes that a stream stores to a direct member before it announces them, and what it finds afterwards.
+struct Stores {
+  const unsigned char* from;
+  unsigned char* to;
+  u64 bytes;
+};
 
 namespace symm {
 struct OneSided {
@@ -29,13 +36,21 @@ struct OneSided {
   NetWaitParams wait;
   NetPadSignalParams signal;
   uint64_t from, to, bytes;  // AWAIT: what is copied once the signal is seen
-  uint64_t times;            // SIGNALS
+  uint64_t times;            // SIGNALS, STORE_THEN_SIGNAL
+  NetBarrierParams barrier;
+  Stores store[4], found;  // STORE_THEN_*
 };
 inline unsigned rank_of(const OneSided& q) { return q.exchange.rank; }
 }  // namespace symm
 
+// As a kernel of the stream, by one thread.
+static void as_kernel(const Stores& s) {
+  if (threadIdx.x == 0)
+    for (u64 k = 0; k < s.bytes; k++) s.to[k] = s.from[k];
+}
+
 static void on_network(OneSided q) {
-  q.copy.net = q.wait.net = q.signal.net = q.net;
+  q.copy.net = q.wait.net = q.signal.net = q.barrier.net = q.net;
   switch (q.what) {
     case PUT: net::symm_net_put(q.copy); break;
     case GET: net::symm_net_get(q.copy); break;
@@ -47,6 +62,17 @@ static void on_network(OneSided q) {
       break;
     case SIGNALS:
       for (u64 k = 0; k < q.times; k++) net::symm_net_pad_signal(q.signal);
+      break;
+    case STORE_THEN_SIGNAL:
+      as_kernel(q.store[0]);
+      for (u64 k = 0; k < q.times; k++) net::symm_net_pad_signal(q.signal);
+      as_kernel(q.found);
+      break;
+    case STORE_THEN_BARRIER:
+      for (const Stores& s : q.store) as_kernel(s);
+      // The kernel has one warp.
+      if (threadIdx.x < 32) net::symm_net_barrier(q.barrier);
+      as_kernel(q.found);
       break;
   }
   network::ended();
@@ -164,14 +190,105 @@ static void pad_signals() {
          times, mine[1], mine[2], theirs[2]);
 }
 
+// Four PEs, the even ones on one host and the odd ones on the other. Pads have 64 words: of a signal 0 to 2, of the barrier one for
+// each member from 8 on and a count.
+struct Four {
+  static constexpr unsigned RANKS = 4;
+  static constexpr u64 BARRIER_WORDS = 8 * 8, BARRIER_COUNTER = 8 * 16;
+  World world{RANKS, 0, BUFFER_BYTES};
+  std::vector<std::vector<u64>> pads = std::vector<std::vector<u64>>(RANKS, std::vector<u64>(PAD_WORDS));
+  std::vector<std::vector<u64>> names, direct;
+
+  Four() {
+    std::vector<u64> all;
+    for (auto& pad : pads) all.push_back((u64)pad.data());
+    for (unsigned r = 0; r < RANKS; r++) {
+      names.emplace_back(RANKS, all[r]);
+      direct.emplace_back();
+      for (unsigned to = 0; to < RANKS; to++) direct[r].push_back((r ^ to) & 1 ? 0 : all[to]);
+      network::name(all[r], 8 * PAD_WORDS, all);
+      Pe& q = world.pe[r];
+      q.in.resize(BUFFER_BYTES);
+      for (unsigned char& x : q.in) x = (unsigned char)random_words();
+      q.sums.assign(BUFFER_BYTES, POISON);
+    }
+  }
+
+  OneSided call(unsigned rank, What what) {
+    OneSided q;
+    memset(&q, 0, sizeof q);
+    q.exchange = world.params(rank);
+    q.what = what;
+    q.signal.status = q.barrier.barrier.status = q.exchange.status;
+    q.signal.limit_ns = q.barrier.barrier.limit_ns = q.exchange.limit_ns;
+    q.found = {world.pe[rank].out.data(), world.pe[rank].sums.data(), BUFFER_BYTES};
+    return q;
+  }
+
+  // `from` stores its first bytes at `at` of `to`, which is on its host.
+  Stores stores(unsigned from, unsigned to, u64 at, u64 bytes) {
+    return {world.pe[from].in.data(), world.pe[to].out.data() + at, bytes};
+  }
+
+  void expect(unsigned rank, unsigned from, u64 at, u64 bytes, const char* what) {
+    const Pe& q = world.pe[rank];
+    EXPECT(q.device.code == 0, "%s: PE %u, code %llu, phase %llu", what, rank, q.device.code, q.device.phase);
+    EXPECT(memcmp(q.sums.data() + at, world.pe[from].in.data(), bytes) == 0, "%s: PE %u did not find what PE %u stored", what, rank, from);
+  }
+};
+
+// PE 0 stores to PE 2 and signals; PE 2 has stored something back before it takes the signals. PE 0 finds that once it has credit.
+static void signals_to_a_direct_member() {
+  Four four;
+  OneSidedLaunches launches;
+  const u64 there = 1 + below(2000), back = 1 + below(2000), times = 2 + below(2);
+  u64 *mine = four.pads[0].data(), *theirs = four.pads[2].data();
+  OneSided send = four.call(0, STORE_THEN_SIGNAL), wait = four.call(2, STORE_THEN_SIGNAL);
+  send.signal.slot = wait.signal.slot = (u64)(theirs + 0), send.signal.credit = wait.signal.credit = (u64)(mine + 1);
+  send.signal.count = (u64)(mine + 2), wait.signal.count = (u64)(theirs + 2);
+  send.signal.pe = FIRST_PE + 2, wait.signal.pe = FIRST_PE, send.signal.direct = wait.signal.direct = wait.signal.waits = 1;
+  send.times = wait.times = times;
+  send.store[0] = four.stores(0, 2, 0, there), wait.store[0] = four.stores(2, 0, 0, back);
+  launches.add(send, 1);
+  launches.add(wait, 1);
+  launches.join();
+  four.expect(2, 0, 0, there, "signals to a direct member");
+  four.expect(0, 2, 0, back, "credit of a direct member");
+}
+
+// Everybody stores to the member on its host, then all meet.
+static void barrier_with_direct_members() {
+  Four four;
+  OneSidedLaunches launches;
+  const u64 bytes = 1 + below(2000);
+  for (unsigned r = 0; r < Four::RANKS; r++) {
+    OneSided q = four.call(r, STORE_THEN_BARRIER);
+    BarrierParams& p = q.barrier.barrier;
+    for (unsigned k = 0; k < Four::RANKS; k++) p.near_pads[k] = four.direct[r][k];
+    p.pads = (u64)four.direct[r].data(), q.barrier.pads = (u64)four.names[r].data();
+    p.members = q.exchange.members, p.words = Four::BARRIER_WORDS, p.counter = Four::BARRIER_COUNTER;
+    p.ranks = Four::RANKS, p.rank = r;
+    q.store[0] = four.stores(r, r ^ 2, 0, bytes);
+    launches.add(q, 1);
+  }
+  launches.join();
+  for (unsigned r = 0; r < Four::RANKS; r++) {
+    four.expect(r, r ^ 2, 0, bytes, "barrier");
+    for (unsigned k = 0; k < Four::RANKS; k++) EXPECT(four.pads[r][8 + k] == 1, "PE %u has word %llu of PE %u", r, four.pads[r][8 + k], k);
+  }
+}
+
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
   begin_test(argv[2]);
+  if (argc > 3) WITHOUT = (uint32_t)atoi(argv[3]);
   random_words.seed((u64)atoll(argv[2]));
   for (int k = 0; k < atoi(argv[1]); k++) {
     put_with_signal();
     get();
     pad_signals();
+    signals_to_a_direct_member();
+    barrier_with_direct_members();
   }
   printf("%d failures\n", failures);
   return failures != 0;
