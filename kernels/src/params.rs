@@ -193,9 +193,9 @@ params! {
         major_align: u64,
         /// 0, or the fault code to take part with.
         invalid: u64,
-        /// Zero.
+        /// The fault's first number.
         invalid_a: u64,
-        /// Zero.
+        /// The fault's second number.
         invalid_b: u64,
         /// Id of the output's allocation.
         out_id: u64,

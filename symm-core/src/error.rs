@@ -32,13 +32,17 @@ pub enum Fault {
         /// The PE's value; 0 for [`Field::Shape`].
         got: u64,
     },
-    /// The same from a GPU's kernels, which do not say which; or arguments that do not belong together.
+    /// Arguments that are equal on all members, but do not belong together.
     Form,
     /// The output is another allocation than rank 0's, or another part of it where the operation asks for the same.
     Output,
-    /// The argument of this name was refused on that PE before anything was enqueued; the PE itself got its value and what was
-    /// expected. An empty name: it could not take part for a reason that is no argument's.
-    Argument(&'static str),
+    /// An argument was refused on that PE before anything was enqueued; the PE itself got what was expected.
+    Argument {
+        /// Its name; empty if the PE could not take part for a reason that is no argument's.
+        name: &'static str,
+        /// Its value there, where that is a number.
+        got: Option<i128>,
+    },
     /// A split is negative.
     NegativeSplit {
         /// Index in `in_splits`.
@@ -62,6 +66,11 @@ pub enum Fault {
     },
 }
 
+impl Fault {
+    /// That of a PE of which nothing is known but that it did not take part.
+    pub const REFUSED: Fault = Fault::Argument { name: "", got: None };
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -79,12 +88,15 @@ impl fmt::Display for Fault {
             Fault::Differs { what, expected, got } => write!(f, "{what} is {got}, expected rank 0's {expected}"),
             Fault::Form => {
                 f.write_str(
-                    "form: dtype, row size, length, root, shape, experts a rank or major_align differ from rank 0's",
+                    "form: what all give alike (dtype, row size, length, root, experts a rank, major_align) does not belong together",
                 )
             }
             Fault::Output => f.write_str("output: another allocation than rank 0's, or another place in it"),
-            Fault::Argument("") => f.write_str("its part was refused there; its own error says why"),
-            Fault::Argument(name) => {
+            Fault::Argument { name: "", .. } => f.write_str("its part was refused there; its own error says why"),
+            Fault::Argument { name, got: Some(got) } => {
+                write!(f, "argument {name} is {got} there and was refused; its own error has what was expected")
+            }
+            Fault::Argument { name, got: None } => {
                 write!(f, "argument {name} was refused there; its own error has the value and what was expected")
             }
             Fault::NegativeSplit { index, value } => {
@@ -398,9 +410,10 @@ impl Error {
         Error::InvalidArgument { op, argument, got: got.to_string(), expected: expected.to_string() }
     }
 
-    /// The argument that was refused; empty if it was none.
-    pub(crate) fn refused_argument(&self) -> &'static str {
-        if let Error::InvalidArgument { argument, .. } = self { argument } else { "" }
+    /// What the other members are told where this kept a PE from taking part.
+    pub(crate) fn refusal(&self) -> Fault {
+        let Error::InvalidArgument { argument: name, got, .. } = self else { return Fault::REFUSED };
+        Fault::Argument { name, got: got.parse().ok() }
     }
 
     /// Short, stable word for the kind of error, as `--json` prints it.

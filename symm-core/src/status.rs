@@ -29,7 +29,7 @@ pub mod fault {
     pub const FORM: u64 = 2;
     /// [`Fault::Output`](crate::Fault::Output)
     pub const OUTPUT: u64 = 3;
-    /// [`Fault::Argument`](crate::Fault::Argument); see [`refused`](super::refused)
+    /// [`Fault::Argument`](crate::Fault::Argument); with the name's code, shifted by 8
     pub const ARGUMENT: u64 = 4;
     /// [`Fault::NegativeSplit`](crate::Fault::NegativeSplit)
     pub const NEGATIVE_SPLIT: u64 = 5;
@@ -220,29 +220,52 @@ impl Failure {
             fault::OUTPUT_ROWS => Fault::OutputRows { needed: self.expected, capacity: self.got },
             fault::ARGUMENT => {
                 let name = usize::try_from(detail).ok().and_then(|place| ARGUMENTS.get(place));
-                Fault::Argument(name.copied().unwrap_or_default())
+                let got = match self.got {
+                    POSITIVE => Some(i128::from(self.expected)),
+                    NEGATIVE => Some(i128::from(i64::from_ne_bytes(self.expected.to_ne_bytes()))),
+                    _ => None,
+                };
+                Fault::Argument { name: name.copied().unwrap_or_default(), got }
             }
-            _ => Fault::Argument(""),
+            _ => Fault::REFUSED,
         }
     }
 
     /// A [`PEER_INVALID`] failure of operation `op` at `pe`.
     pub fn invalid(op: u64, pe: Pe, what: &Fault) -> Failure {
-        let (phase, expected, got) = match *what {
-            Fault::Operation { expected, got } => (fault::OPERATION, u64::from(expected), u64::from(got)),
-            Fault::Differs { what, expected, got } => (fault::FORM | code(what) << 8, expected, got),
-            Fault::Form => (fault::FORM, 0, 0),
-            Fault::Output => (fault::OUTPUT, 0, 0),
-            Fault::Argument(name) => (refused(name), 0, 0),
-            Fault::NegativeSplit { index, value } => {
-                (fault::NEGATIVE_SPLIT, index, u64::from_ne_bytes(value.to_ne_bytes()))
-            }
-            Fault::InputRows { needed, rows } => (fault::INPUT_ROWS, needed, rows),
-            Fault::OutputRows { needed, capacity } => (fault::OUTPUT_ROWS, needed, capacity),
-        };
+        let [phase, expected, got] = words(what);
         Failure { code: PEER_INVALID, op, phase, pe: u64::from(pe.0), expected, got, ..Failure::default() }
     }
 }
+
+/// A fault as records and headers carry it: its [`fault`] code, and two numbers. Kernels pass on all three as they are.
+pub fn words(what: &Fault) -> [u64; 3] {
+    let (code, a, b) = match *what {
+        Fault::Operation { expected, got } => (fault::OPERATION, u64::from(expected), u64::from(got)),
+        Fault::Differs { what, expected, got } => (fault::FORM | code(what) << 8, expected, got),
+        Fault::Form => (fault::FORM, 0, 0),
+        Fault::Output => (fault::OUTPUT, 0, 0),
+        Fault::Argument { name, got } => {
+            let place = ARGUMENTS.iter().zip(0u64..).find(|(known, _)| **known == name);
+            let code = fault::ARGUMENT | place.map_or(0, |(_, place)| place) << 8;
+            match (got.map(u64::try_from), got.map(i64::try_from)) {
+                (Some(Ok(got)), _) => (code, got, POSITIVE),
+                (_, Some(Ok(got))) => (code, u64::from_ne_bytes(got.to_ne_bytes()), NEGATIVE),
+                _ => (code, 0, 0),
+            }
+        }
+        Fault::NegativeSplit { index, value } => {
+            (fault::NEGATIVE_SPLIT, index, u64::from_ne_bytes(value.to_ne_bytes()))
+        }
+        Fault::InputRows { needed, rows } => (fault::INPUT_ROWS, needed, rows),
+        Fault::OutputRows { needed, capacity } => (fault::OUTPUT_ROWS, needed, capacity),
+    };
+    [code, a, b]
+}
+
+/// The second number of an argument's fault, where the first one is its value: one of 0 or more, or one below.
+const POSITIVE: u64 = 1;
+const NEGATIVE: u64 = 2;
 
 /// Names of arguments that a collective may refuse. A name's place is its code in a record; no name is the first.
 const ARGUMENTS: [&str; 29] = [
@@ -276,13 +299,6 @@ const ARGUMENTS: [&str; 29] = [
     "ne",
     "len",
 ];
-
-/// The word with which a PE takes part that was refused its argument `name`: [`fault::ARGUMENT`], the name's code above it. Kernels
-/// pass it on as it is.
-pub fn refused(name: &str) -> u64 {
-    let place = ARGUMENTS.iter().zip(0u64..).find(|(known, _)| **known == name);
-    fault::ARGUMENT | place.map_or(0, |(_, place)| place) << 8
-}
 
 /// The field of a code, and the code of a field: its place in [`Field::ALL`], counted from 1.
 fn field(code: u64) -> Option<Field> {
@@ -325,8 +341,11 @@ mod tests {
             Fault::Operation { expected: 3, got: 4 },
             Fault::Form,
             Fault::Output,
-            Fault::Argument(""),
-            Fault::Argument("root"),
+            Fault::REFUSED,
+            Fault::Argument { name: "root", got: None },
+            Fault::Argument { name: "root", got: Some(u64::MAX.into()) },
+            Fault::Argument { name: "root", got: Some(0) },
+            Fault::Argument { name: "root", got: Some(i64::MIN.into()) },
             Fault::NegativeSplit { index: 2, value: -5 },
             Fault::InputRows { needed: 9, rows: 8 },
             Fault::OutputRows { needed: 11, capacity: 10 },

@@ -2,7 +2,7 @@
 
 use symm_core::Result;
 use symm_core::backend::{Exchange, ExchangeOutput, Form};
-use symm_core::status::refused;
+use symm_core::status::words;
 use symm_kernels::Entry;
 use symm_kernels::geometry::{Limits, exchange};
 use symm_kernels::params::{ExchangeParams, FEW_RANKS, FEW_SPLITS, near};
@@ -58,8 +58,8 @@ pub(crate) fn header(e: &ExchangeParams, root: u64, lead: u64) -> [u64; 16] {
         e.ne,
         e.major_align,
         e.invalid,
-        0,
-        0,
+        e.invalid_a,
+        e.invalid_b,
         e.out_id,
         e.out_offset,
         e.out_rows,
@@ -92,7 +92,7 @@ pub(crate) fn exchange_params(
     params.out_splits = x.out_splits_offsets.0;
     if x.invalid {
         // Nothing of a refused descriptor is read, so nothing of it needs to be right.
-        params.invalid = refused(x.refused);
+        [params.invalid, params.invalid_a, params.invalid_b] = words(&x.refused);
     } else {
         params.n_splits = x.form.n_splits(context.members.len(), x.ne) as u64;
         // The kernels compare the word of the dtype and read nothing of it: a plan's digest has room above the code.

@@ -2,7 +2,7 @@
 
 use cudarc::driver::sys;
 use symm_core::backend::{Exchange, Form};
-use symm_core::status::refused;
+use symm_core::status::words;
 use symm_core::{Addr, DType, Result};
 use symm_kernels::Entry;
 use symm_kernels::geometry::{Limits, pushed, reduce};
@@ -23,7 +23,7 @@ pub(crate) fn reduce_params(
     let mut exchange = protocol(stream, context, x)?;
     // A descriptor that lacks its buffer is as invalid as one that the model refused; nothing of either is used.
     match x.output.as_ref().filter(|_| !x.invalid) {
-        None => exchange.invalid = refused(x.refused),
+        None => [exchange.invalid, exchange.invalid_a, exchange.invalid_b] = words(&x.refused),
         Some(out) => {
             exchange.input = x.input.0;
             set_output(&mut exchange, out);

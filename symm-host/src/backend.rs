@@ -11,7 +11,7 @@ use symm_core::backend::{
 use symm_core::bootstrap::Bootstrap;
 use symm_core::capability::Capabilities;
 use symm_core::layout::Header;
-use symm_core::{Backend, Config, Deadline, Error, Pe, Result};
+use symm_core::{Backend, Config, Deadline, Error, Fault, Pe, Result};
 
 use crate::context::RawContext;
 use crate::core::Core;
@@ -381,7 +381,7 @@ unsafe impl Backend for Host {
             average: x.average,
             moves: x.moves.to_vec(),
             invalid: x.invalid || !fits,
-            refused: if fits { x.refused } else { "in_splits" },
+            refused: if fits { x.refused.clone() } else { Fault::Argument { name: "in_splits", got: None } },
             limit: x.limit,
         };
         stream.enqueue_with(|| ExchangeTask::new(&context.0, &stream.0.lane, plan));

@@ -280,7 +280,7 @@ fn every_member_reports_the_same_fault_and_nothing_is_written() {
                 Wrong::Form => Fault::Operation { expected: 19, got: 16 },
                 Wrong::TooManySplits => Fault::Operation { expected: 19, got: 20 },
                 Wrong::Row => Fault::Differs { what: Field::RowBytes, expected: 16, got: 8 },
-                Wrong::Argument => Fault::Argument(""),
+                Wrong::Argument => Fault::REFUSED,
             };
             match one.error(&status) {
                 Some(Error::PeerInvalid { pe, what, .. }) => {

@@ -4,6 +4,7 @@
 // the slots: all loops run over this PE's own parameters, and the lowest step wins.
 #pragma once
 
+#include "differs.cuh"
 #include "place.cuh"
 
 namespace symm {
@@ -77,7 +78,10 @@ __device__ __noinline__ void judge_header(const S& s, const ExchangeParams& p, u
   if (this_form == FORM_ALL_TO_ALL) same = same && in_rows % p.ranks == 0;
   if (this_form != FORM_BARRIER) same = same && row_bytes > 0 && ne > 0;
   if (this_form == FORM_ALL_TO_ALL_VDEV_2D) same = same && align > 0;
-  if (!same) note(found, finding_key(4, rank), FAULT_FORM, 0, 0);
+  if (!same) {
+    const Difference d = difference(s.header[0], s.header[rank], shape);
+    note(found, finding_key(4, rank), d.fault, d.expected, d.got);
+  }
   if (this_form == FORM_BARRIER) return;
   if (differs & 1u << WORD_OUT_ID) note(found, finding_key(5, rank), FAULT_OUTPUT, 0, 0);
   // A push goes where a peer's header says, so a damaged header must not lead it out of the allocation.

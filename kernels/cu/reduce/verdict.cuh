@@ -2,6 +2,7 @@
 // members published. Every block reaches it by itself.
 #pragma once
 
+#include "../exchange/differs.cuh"
 #include "common.cuh"
 #include "element.cuh"
 
@@ -9,6 +10,10 @@ namespace symm {
 namespace reduce {
 
 constexpr u64 NO_FINDING = ~0ull;
+
+// Words of a header that are equal on all members.
+constexpr unsigned EQUAL = 1u << WORD_DTYPE | 1u << WORD_ROW_BYTES | 1u << WORD_NE | 1u << WORD_MAJOR_ALIGN | 1u << WORD_IN_ROWS |
+                           1u << WORD_N_SPLITS | 1u << WORD_ROOT | 1u << WORD_LEAD;
 
 // A fault that a thread found. Lower keys come first: the step of the verdict, then the rank.
 struct Finding {
@@ -57,6 +62,14 @@ __device__ __forceinline__ void judge(const Shared& s, const ReduceParams& q, u6
   if (!inside) note(found, 7, rank, FAULT_OUTPUT);
 }
 
+// Sets a finding as the team's status. One thread.
+__device__ __noinline__ void report(const Shared& s, const ExchangeParams& p, const Finding& found) {
+  const uint32_t rank = (uint32_t)found.key;
+  exchange::Difference what = {found.fault, found.a, found.b};
+  if (found.fault == FAULT_FORM) what = exchange::difference(s.header[0], s.header[rank], EQUAL);
+  status_fail(status_of(p), {STATUS_PEER_INVALID, p.form, what.fault, member(p, rank), 0, what.expected, what.got, 0});
+}
+
 // Reaches the verdict and, where it is good, leaves the members' buffers in `s`. Returns whether everybody goes on. The
 // whole block.
 __device__ __forceinline__ bool verdict(Shared& s, const ReduceParams& q, u64 epoch) {
@@ -72,10 +85,7 @@ __device__ __forceinline__ bool verdict(Shared& s, const ReduceParams& q, u64 ep
     return true;
   }
   // Keys of different threads differ: one thread has the best.
-  if (found.key == s.best) {
-    const u64 pe = member(p, (uint32_t)s.best);
-    status_fail(status_of(p), {STATUS_PEER_INVALID, p.form, found.fault, pe, 0, found.a, found.b, 0});
-  }
+  if (found.key == s.best) report(s, p, found);
   return false;
 }
 

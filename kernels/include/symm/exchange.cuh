@@ -48,7 +48,10 @@ enum Word : uint32_t {
   WORD_OUT_ROWS,
   WORD_IN_ROWS,
   WORD_N_SPLITS,
+  WORD_ROOT,
+  WORD_LEAD,
 };
+static_assert(WORD_LEAD + 1 == HEADER_WORDS, "all of them");
 
 // Words of a note.
 constexpr uint32_t NOTE_PUSHERS = HEADER_WORDS;  // behind the header: how many shares of the writer's launch push to others

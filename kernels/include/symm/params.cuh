@@ -97,8 +97,8 @@ struct ExchangeParams {
   uint64_t ne;
   uint64_t major_align;
   uint64_t invalid;    // 0, or the fault code to take part with
-  uint64_t invalid_a;  // 0
-  uint64_t invalid_b;  // 0
+  uint64_t invalid_a;  // its first number
+  uint64_t invalid_b;  // its second number
   uint64_t out_id;
   uint64_t out_offset;
   uint64_t out_rows;

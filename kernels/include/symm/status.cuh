@@ -36,6 +36,19 @@ enum FaultCode : uint32_t {
   FAULT_OUTPUT_ROWS = 7,
 };
 
+// What must be equal on all members, by the number that a record carries above FAULT_FORM, shifted by 8 (symm_core::error::Field).
+enum Field : uint32_t {
+  FIELD_DTYPE = 1,
+  FIELD_ROW_BYTES = 2,
+  FIELD_EXPERTS = 3,
+  FIELD_MAJOR_ALIGN = 4,
+  FIELD_LENGTH = 5,
+  FIELD_SPLITS = 6,
+  FIELD_ROOT = 7,
+  FIELD_LEADING_ROWS = 8,
+  FIELD_SHAPE = 9,
+};
+
 enum Phase : uint32_t {
   PHASE_ARRIVAL = 0,
   PHASE_DONE = 1,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Addr, Backend, Take};
 use crate::dtype::DType;
+use crate::error::Fault;
 use crate::splits::Move;
 
 /// Which collective an [`Exchange`] is. Codes are those of the status record's `op`.
@@ -248,8 +249,8 @@ pub struct Exchange<'a, B: Backend> {
     pub scratch: Addr,
     /// An argument was refused by the model: take part with validity 0.
     pub invalid: bool,
-    /// Which, where it is `invalid`; empty for another reason.
-    pub refused: &'static str,
+    /// Why, where it is `invalid`: what the other members are told.
+    pub refused: Fault,
     /// Blocks that the operation may occupy on a GPU; 0 leaves it to the backend.
     pub max_blocks: u32,
     /// Deadline, counted from when the stream reaches the operation.
@@ -283,7 +284,7 @@ impl<'a, B: Backend> Exchange<'a, B> {
             moves: self.moves,
             moves_table: self.moves_table,
             invalid: self.invalid,
-            refused: self.refused,
+            refused: self.refused.clone(),
             max_blocks: self.max_blocks,
             limit: self.limit,
         }

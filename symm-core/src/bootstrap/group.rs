@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::pe::Pe;
 
 /// Most members that send their parts to each other directly.
-pub(super) const FLAT: usize = 8;
+pub(crate) const FLAT: usize = 8;
 
 /// How long messages of an exchange are still waited for once a member has failed, even one that had done its part: who
 /// has heard of it before the exchange does not come to it.

@@ -16,6 +16,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use group::FLAT;
 pub use group::Group;
 pub use local::{Local, local};
 #[doc(hidden)]

@@ -10,7 +10,7 @@ use super::stream::Stream;
 use super::team::Team;
 use crate::backend::{Addr, Backend, Exchange, ExchangeOutput, Form};
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, Result};
 
 /// What every collective takes beside its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -196,7 +196,7 @@ impl<B: Backend> Context<B> {
             moves: &[],
             moves_table: Addr::NULL,
             invalid: false,
-            refused: "",
+            refused: Fault::REFUSED,
             max_blocks: options.max_blocks.unwrap_or(team.world.config.max_blocks),
             limit: options.timeout.unwrap_or_else(|| team.timeout()),
         }
@@ -225,8 +225,7 @@ impl<B: Backend> Context<B> {
 
     /// Takes part with validity 0, so that no member waits for this PE, and returns the reason.
     pub(super) fn refuse(&self, stream: &Stream<B>, x: Exchange<'_, B>, refused: Error) -> Result<()> {
-        let name = refused.refused_argument();
-        self.run(stream, &Exchange { invalid: true, refused: name, output: None, ..x })?;
+        self.run(stream, &Exchange { invalid: true, refused: refused.refusal(), output: None, ..x })?;
         Err(refused)
     }
 

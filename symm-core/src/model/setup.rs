@@ -16,7 +16,7 @@ use super::log::Digest;
 use super::pool::Block;
 use super::world::WorldInner;
 use crate::backend::{Backend, Export, Region};
-use crate::bootstrap::{Group, Tag};
+use crate::bootstrap::{FLAT, Group, Tag};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::pe::Pe;
@@ -26,6 +26,9 @@ const SEGMENT_TEAM: u64 = u64::from_le_bytes(*b"segments");
 
 /// Longest wait for a segment without a look at whether another thread has received it.
 const OTHER_RECEIVER: Duration = Duration::from_millis(1);
+
+/// How long a member that makes no step of a large team waits for those below it in the tree.
+const PASSED_ON: Duration = Duration::from_millis(300);
 
 /// Where a block lies on its owner.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -106,6 +109,16 @@ impl<B: Backend> Setup<'_, B> {
             messages.push(decode::<(String, Step, T)>(self.op, *pe, bytes)?.2);
         }
         Ok(messages)
+    }
+
+    /// What this member has to say in place of a step that it cannot make, so that the others do not wait for it. Waits for nobody,
+    /// but in a large team shortly for those whose messages pass through this PE with its own.
+    pub(crate) fn tell(&self, step: Step, mine: &impl Serialize) {
+        let wait = if self.group.len() > FLAT { PASSED_ON } else { Duration::ZERO };
+        let all = self.group.all_gather(self.op, &encode(&(self.op, step, mine)), Deadline::after(wait));
+        if let Err(e) = all {
+            log::debug!("{}: {} was told that this PE does not come: {e}", crate::pe::here(), self.op);
+        }
     }
 
     /// Step 1. The offers in rank order, and the first failure among them as the error that every member gets.

@@ -17,7 +17,7 @@ use crate::status::Failure;
 /// do not lie inside the input. There `needed` is the end of those rows, and `u64::MAX` for a negative offset.
 pub fn check_splits(form: Form, splits: &[i64], offsets: Option<&[i64]>, in_rows: u64) -> Result<(), Fault> {
     if form.has_in_offsets() != offsets.is_some() || offsets.is_some_and(|o| o.len() != splits.len()) {
-        return Err(Fault::Argument("in_splits"));
+        return Err(Fault::Argument { name: "in_splits", got: None });
     }
     not_negative(splits)?;
     match offsets {

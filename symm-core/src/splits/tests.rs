@@ -223,7 +223,7 @@ fn the_verdict_names_the_lowest_rank_of_the_first_step() {
 #[test]
 fn a_published_fault_reaches_everybody_with_its_numbers() {
     for what in [
-        Fault::Argument("major_align"),
+        Fault::Argument { name: "major_align", got: Some(-3) },
         Fault::NegativeSplit { index: 3, value: i64::MIN },
         Fault::InputRows { needed: u64::MAX, rows: 7 },
         Fault::OutputRows { needed: 9, capacity: 8 },
@@ -237,7 +237,7 @@ fn a_published_fault_reaches_everybody_with_its_numbers() {
     }
     let mut unknown = example(1);
     unknown.headers[0].invalid = fault::OUTPUT_ROWS + 1;
-    assert_eq!(unknown.verdict(), Err((0, Fault::Argument(""))));
+    assert_eq!(unknown.verdict(), Err((0, Fault::REFUSED)));
 }
 
 #[test]
@@ -254,9 +254,10 @@ fn own_splits_are_checked_before_they_are_published() {
     assert_eq!(offset(&[3, 1], &[7, 10]), Err(Fault::InputRows { needed: 11, rows: 10 }));
     assert_eq!(offset(&[3, 1], &[7, -1]), Err(Fault::InputRows { needed: u64::MAX, rows: 10 }));
     assert_eq!(offset(&[i64::MAX], &[i64::MAX]), Err(Fault::InputRows { needed: u64::MAX - 1, rows: 10 }));
-    assert_eq!(offset(&[1, 1], &[0]), Err(Fault::Argument("in_splits")));
-    assert_eq!(check_splits(form, &[1], None, 10), Err(Fault::Argument("in_splits")));
-    assert_eq!(check_splits(Form::AllToAllVdev, &[1], Some(&[0]), 10), Err(Fault::Argument("in_splits")));
+    let refused = Fault::Argument { name: "in_splits", got: None };
+    assert_eq!(offset(&[1, 1], &[0]), Err(refused.clone()));
+    assert_eq!(check_splits(form, &[1], None, 10), Err(refused.clone()));
+    assert_eq!(check_splits(Form::AllToAllVdev, &[1], Some(&[0]), 10), Err(refused.clone()));
 }
 
 #[test]

@@ -32,26 +32,26 @@ pub(crate) struct Plan {
     /// Of the planned form.
     pub(crate) moves: Vec<Move>,
     pub(crate) invalid: bool,
-    /// The argument that was refused, where it is `invalid`.
-    pub(crate) refused: &'static str,
+    /// Why, where it is `invalid`.
+    pub(crate) refused: Fault,
     pub(crate) limit: Duration,
 }
 
 /// Copies this PE's splits, and offsets, and checks them.
 pub(super) fn read_splits(plan: &Plan, max_splits: usize, mine: &mut Vec<i64>) -> Result<(), Fault> {
     if plan.invalid || (plan.form != Form::Barrier && plan.output.is_none()) || plan.n_splits > max_splits {
-        return Err(Fault::Argument(plan.refused));
+        return Err(plan.refused.clone());
     }
     let has_result = plan.form.reduces() && plan.form != Form::TwoShotAllReduce;
     if has_result && plan.result.is_null() && plan.header.in_rows > 0 {
-        return Err(Fault::Argument(plan.refused));
+        return Err(plan.refused.clone());
     }
     let n = plan.n_splits;
     if n == 0 {
         return Ok(());
     }
     if plan.in_splits.is_null() {
-        return Err(Fault::Argument(plan.refused));
+        return Err(plan.refused.clone());
     }
     let entries = if plan.form.has_in_offsets() { 2 * n } else { n };
     mine.resize(entries, 0);

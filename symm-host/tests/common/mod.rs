@@ -8,7 +8,7 @@ use std::time::Duration;
 use symm_core::backend::{Addr, ContextParts, Exchange, ExchangeOutput, Export, Form, HandleParts, Region};
 use symm_core::bootstrap::{Bootstrap, Group, local};
 use symm_core::layout::{ContextLayout, PadLayout};
-use symm_core::{Backend, Config, DType, Deadline, Error, Pe};
+use symm_core::{Backend, Config, DType, Deadline, Error, Fault, Pe};
 use symm_host::{Host, RawContext, RawHandle, Segment, Status, Stream};
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -247,7 +247,7 @@ impl Call<'_> {
             root: 0,
             lead: 0,
             invalid: self.invalid,
-            refused: "",
+            refused: Fault::REFUSED,
             max_blocks: 0,
             limit: self.limit,
         };

@@ -41,9 +41,9 @@ fn jobs(ctx: &Ctx) -> Vec<Job> {
 /// After a refused operation of `run` on all PEs: the error, on this stream and in the status; outputs untouched, row 0
 /// zero; then `recover` and the right operation.
 fn refused(ctx: &Ctx, job: &Job, run: &Run, want: &Error) -> Outcome {
-    let got = ctx.stream.synchronize();
+    let got = expected::as_told(ctx.stream.synchronize(), want);
     ensure_eq!(got, Err(want.clone()), "{:?}: synchronize", job.form);
-    ensure_eq!(ctx.team.status(), Err(want.clone()), "{:?}: status", job.form);
+    ensure_eq!(expected::as_told(ctx.team.status(), want), Err(want.clone()), "{:?}: status", job.form);
     ctx.meet()?;
     run.output.mem.check(
         &ctx.stream,
@@ -169,7 +169,7 @@ fn argument_on_one_pe(ctx: &Ctx) -> Outcome {
         } else {
             job.enqueue(ctx, ctx.team.context(), &run)?;
         }
-        refused(ctx, &job, &run, &invalid(&job, bad, Fault::Argument("row")))?;
+        refused(ctx, &job, &run, &invalid(&job, bad, expected::refused_value("row", 0)))?;
     }
     Ok(())
 }
@@ -218,10 +218,10 @@ fn every_argument(ctx: &Ctx) -> Outcome {
     for (i, (argument, args, align)) in table.iter().enumerate() {
         let refusal = ctx.team.all_to_all_vdev_2d(&ctx.stream, args, *align);
         ensure_err!(refusal, Error::InvalidArgument { op: "all_to_all_vdev_2d", argument: a, .. } if a == argument);
-        let set = ctx.stream.synchronize();
         let want =
-            Err(Error::PeerInvalid { op: "all_to_all_vdev_2d", pe: Pe(0), what: Fault::Argument(argument) });
-        ensure_eq!(set, want, "line {i} ({argument})");
+            Error::PeerInvalid { op: "all_to_all_vdev_2d", pe: Pe(0), what: expected::refused(argument) };
+        let set = expected::as_told(ctx.stream.synchronize(), &want);
+        ensure_eq!(set, Err(want), "line {i} ({argument})");
         ctx.team.recover()?;
     }
     out.mem.check(&ctx.stream, "output", out.mem.poison())
@@ -255,7 +255,7 @@ fn max_splits_exceeded(ctx: &Ctx) -> Outcome {
     } else {
         mine?;
     }
-    let want = Err(invalid(&fits, bad, Fault::Argument("in_splits")));
+    let want = Err(invalid(&fits, bad, expected::refused("in_splits")));
     ensure_eq!(ctx.stream.synchronize(), want, "after PE {bad} asked for too many splits");
     ctx.meet()?;
     ctx.team.recover()?;
@@ -285,7 +285,7 @@ fn equal_blocks_arguments(ctx: &Ctx) -> Outcome {
         }
         ensure_eq!(
             ctx.stream.synchronize(),
-            named("all_to_all", bad, Fault::Argument("input")),
+            named("all_to_all", bad, expected::refused_value("input", 4 * w + 1)),
             "one block too uneven"
         );
         ctx.team.recover()?;
@@ -294,7 +294,7 @@ fn equal_blocks_arguments(ctx: &Ctx) -> Outcome {
         ctx.team.all_gather(&ctx.stream, &span, &out.handle, o)?;
         ensure_eq!(
             ctx.stream.synchronize(),
-            named("all_gather", bad, expected::differs(ctx, Field::Length, 4, 2)),
+            named("all_gather", bad, expected::differs(Field::Length, 4, 2)),
             "another length"
         );
         ctx.team.recover()?;
@@ -311,7 +311,7 @@ fn equal_blocks_arguments(ctx: &Ctx) -> Outcome {
     let wide = ctx.local(DType::F64, w, ctx.seed)?;
     let mine = ctx.team.all_to_all(&ctx.stream, &wide.span, &out.handle, o);
     ensure_err!(mine, Error::InvalidArgument { op: "all_to_all", argument: "output", .. });
-    ensure_eq!(ctx.stream.synchronize(), named("all_to_all", 0, Fault::Argument("output")), "another type");
+    ensure_eq!(ctx.stream.synchronize(), named("all_to_all", 0, expected::refused("output")), "another type");
     ctx.team.recover()?;
     unchanged("output")
 }
@@ -344,9 +344,9 @@ fn another_form(ctx: &Ctx) -> Outcome {
     let wide = Job { row: 8, out_rows: job.out_rows.iter().map(|r| r / 2).collect(), ..job.clone() };
     let align = Job { align: 4, ..job.clone() };
     let experts = Job::dispatch((DType::F32, 4), (2, 8), splits(w, 2 * w, 5), ctx.seed);
-    let differs = |what, expected, got| expected::differs(ctx, what, expected, got);
+    let differs = expected::differs;
     for (name, other, fault) in [
-        ("dtype", as_i32, expected::another_dtype(ctx, DType::F32, DType::I32)),
+        ("dtype", as_i32, expected::another_dtype(DType::F32, DType::I32)),
         ("row", wide, differs(Field::RowBytes, 16, 32)),
         ("major_align", align, differs(Field::MajorAlign, 8, 4)),
         ("experts", experts, differs(Field::Experts, 4, 2)),

@@ -8,6 +8,7 @@ mod errors;
 mod handle;
 mod lifetime;
 mod overlaps;
+mod plan_errors;
 mod plans;
 mod recover;
 mod reduce;
@@ -44,6 +45,7 @@ pub(crate) fn all() -> Vec<Case> {
         reduce::CASES,
         reduce_errors::CASES,
         plans::CASES,
+        plan_errors::CASES,
         take::CASES,
         take_errors::CASES,
         words::CASES,

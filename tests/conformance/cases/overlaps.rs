@@ -1,8 +1,8 @@
 //! Memory given twice: what peers write while it is read is refused, what is safe works.
 
-use symm::{AllToAllVdev, DType, Error, Fault, Options, Pe, Planned, Result, Span};
+use symm::{AllToAllVdev, DType, Error, Options, Pe, Planned, Result, Span};
 
-use crate::harness::{Case, Ctx, Outcome, ensure_eq, ensure_err};
+use crate::harness::{Case, Ctx, Outcome, ensure_eq, ensure_err, expected};
 use crate::pattern::{bytes, i64s};
 
 pub(super) const CASES: &[Case] = &[
@@ -29,8 +29,9 @@ fn one_bad(
     } else {
         good()?;
     }
-    let want = Error::PeerInvalid { op, pe: Pe::from(last), what: Fault::Argument(argument) };
-    ensure_eq!(ctx.stream.synchronize(), Err(want), "{op}: {argument} of one PE");
+    let want = Error::PeerInvalid { op, pe: Pe::from(last), what: expected::refused(argument) };
+    let told = expected::as_told(ctx.stream.synchronize(), &want);
+    ensure_eq!(told, Err(want), "{op}: {argument} of one PE");
     ctx.meet()?;
     ctx.team.recover()?;
     Ok(())

@@ -1,9 +1,9 @@
 //! A failure stays set on its team until `recover`, and on no other.
 
-use symm::{DType, Error, Fault, Options, Pe};
+use symm::{DType, Error, Options, Pe};
 
 use super::vdev::{Job, splits};
-use crate::harness::{Case, Ctx, Outcome, ensure, ensure_eq, ensure_err};
+use crate::harness::{Case, Ctx, Outcome, ensure, ensure_eq, ensure_err, expected};
 
 pub(super) const CASES: &[Case] = &[
     Case::new("recover::failure_stays_until_then", failure_stays_until_then),
@@ -21,7 +21,7 @@ fn spoil(ctx: &Ctx, bad: usize) -> Outcome<Error> {
     let span = if ctx.me() == bad { &input.span } else { &words.span };
     let mine = ctx.team.all_to_all(&ctx.stream, span, &out.handle, Options::default());
     ensure_eq!(mine.is_err(), ctx.me() == bad, "the call on PE {}", ctx.me());
-    let want = Error::PeerInvalid { op: "all_to_all", pe: Pe::from(bad), what: Fault::Argument("output") };
+    let want = Error::PeerInvalid { op: "all_to_all", pe: Pe::from(bad), what: expected::refused("output") };
     ensure_eq!(ctx.stream.synchronize(), Err(want.clone()), "synchronize");
     Ok(want)
 }

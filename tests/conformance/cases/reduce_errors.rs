@@ -36,7 +36,7 @@ fn one_bad(ctx: &Ctx, job: &Job, argument: &'static str, call: impl FnOnce() -> 
     } else {
         job.enqueue(ctx.team.context(), &ctx.stream)?;
     }
-    refused(ctx, job, &invalid(job.op.name(), bad, Fault::Argument(argument)))
+    refused(ctx, job, &invalid(job.op.name(), bad, expected::refused(argument)))
 }
 
 fn roots(ctx: &Ctx) -> Outcome {
@@ -50,7 +50,7 @@ fn roots(ctx: &Ctx) -> Outcome {
         } else {
             called?;
         }
-        let want = Err(invalid("broadcast", bad, Fault::Argument("root")));
+        let want = Err(invalid("broadcast", bad, expected::refused_value("root", wrong)));
         ensure_eq!(ctx.stream.synchronize(), want, "root {wrong} on one PE");
         ctx.meet()?;
         x.mem.check(&ctx.stream, "after a bad root", x.mem.poison())?;
@@ -66,7 +66,7 @@ fn another_root(ctx: &Ctx) -> Outcome {
     let bad = ctx.n() - 1;
     let x = ctx.symmetric(DType::U8, 100, ctx.seed)?;
     ctx.team.broadcast(&ctx.stream, &x.handle, usize::from(ctx.me() == bad), O)?;
-    let root = expected::differs(ctx, Field::Root, 0, 1);
+    let root = expected::differs(Field::Root, 0, 1);
     ensure_eq!(ctx.stream.synchronize(), Err(invalid("broadcast", bad, root)), "another root");
     ctx.meet()?;
     x.mem.check(&ctx.stream, "after another root", x.mem.poison())?;
@@ -74,7 +74,7 @@ fn another_root(ctx: &Ctx) -> Outcome {
     // Another length is as wrong.
     let view = x.tensor.view(0, &[if ctx.me() == bad { 50 } else { 100 }])?.rendezvous(&ctx.team)?;
     ctx.team.broadcast(&ctx.stream, &view, 0, O)?;
-    let length = expected::differs(ctx, Field::Length, 100, 50);
+    let length = expected::differs(Field::Length, 100, 50);
     ensure_eq!(ctx.stream.synchronize(), Err(invalid("broadcast", bad, length)), "another length");
     ctx.meet()?;
     x.mem.check(&ctx.stream, "after another length", x.mem.poison())?;
@@ -98,7 +98,7 @@ fn dtypes_that_do_not_add_up(ctx: &Ctx) -> Outcome {
         for (op, call) in calls {
             ensure_err!(call(), Error::InvalidArgument { got, .. } if *got == dtype.to_string());
             let name = if op == "two_shot_all_reduce" { "buffer" } else { "input" };
-            let want = Err(invalid(op, 0, Fault::Argument(name)));
+            let want = Err(invalid(op, 0, expected::refused(name)));
             ensure_eq!(ctx.stream.synchronize(), want, "{op} of {dtype} on all PEs");
             ctx.team.recover()?;
         }
@@ -195,7 +195,7 @@ fn another_team(ctx: &Ctx) -> Outcome {
             job.handle = right;
             job.enqueue(ctx.team.context(), &ctx.stream)?;
         }
-        refused(ctx, &job, &invalid(op.name(), bad, Fault::Argument(name)))?;
+        refused(ctx, &job, &invalid(op.name(), bad, expected::refused(name)))?;
     }
     Ok(())
 }
@@ -210,8 +210,8 @@ fn members_differ(ctx: &Ctx) -> Outcome {
         let shorter = Job::new(ctx, op, DType::F32, 6 * w, 0, ctx.seed)?;
         let ints = Job::new(ctx, op, DType::I32, 8 * w, 0, ctx.seed)?;
         let other = Job::new(ctx, op, DType::F32, 8 * w, 0, ctx.seed)?;
-        let length = expected::differs(ctx, Field::Length, 8 * w, 6 * w);
-        let dtype = expected::another_dtype(ctx, DType::F32, DType::I32);
+        let length = expected::differs(Field::Length, 8 * w, 6 * w);
+        let dtype = expected::another_dtype(DType::F32, DType::I32);
         for (theirs, what) in [(&shorter, length), (&ints, dtype), (&other, Fault::Output)] {
             job.fill(ctx, &ctx.stream, 0)?;
             theirs.fill(ctx, &ctx.stream, 0)?;
@@ -225,7 +225,7 @@ fn members_differ(ctx: &Ctx) -> Outcome {
     job.fill(ctx, &ctx.stream, 0)?;
     let last = if ctx.me() == bad { 2 * w } else { 4 * w };
     ctx.team.reduce_scatter_last_dim(&ctx.stream, &job.handle, last, &job.out.span, O)?;
-    let rows = expected::differs(ctx, Field::LeadingRows, 2, 4);
+    let rows = expected::differs(Field::LeadingRows, 2, 4);
     refused(ctx, &job, &invalid("reduce_scatter", bad, rows))
 }
 

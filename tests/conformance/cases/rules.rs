@@ -190,8 +190,9 @@ fn refused(
     while ctx.team.status().is_ok() && Instant::now() < deadline {
         ctx.pause(50);
     }
-    let (told, want) = (ctx.team.status(), Fault::Argument(argument));
-    ensure_err!(told, Error::PeerInvalid { op: o, pe, what } if *o == status && *pe == Pe::from(last) && *what == want);
+    let told = ctx.team.status();
+    ensure_err!(told, Error::PeerInvalid { op: o, pe, what: Fault::Argument { name, .. } }
+        if *o == status && *pe == Pe::from(last) && *name == argument);
     ctx.meet()?;
     ctx.team.recover()?;
     given.call(op, good.0, good.1)?;

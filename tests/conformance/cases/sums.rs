@@ -2,7 +2,7 @@
 
 use symm::{DType, Error, Handle, Local, Options, Result, Span, Stream, Tensor};
 
-use crate::harness::{Ctx, Guarded, Outcome, Symmetric, same};
+use crate::harness::{Ctx, Guarded, Outcome, Symmetric, expected, same};
 use crate::pattern::Random;
 
 /// Types that add up.
@@ -266,9 +266,14 @@ impl Job {
 /// After a failure that every PE sees as `want`: both ways to see it, untouched memory, then `recover` and the right
 /// operation.
 pub(super) fn refused(ctx: &Ctx, job: &Job, want: &Error) -> Outcome {
-    let got = ctx.stream.synchronize();
+    let got = expected::as_told(ctx.stream.synchronize(), want);
     crate::harness::ensure_eq!(got, Err(want.clone()), "{:?}: synchronize", job.op);
-    crate::harness::ensure_eq!(ctx.team.status(), Err(want.clone()), "{:?}: status", job.op);
+    crate::harness::ensure_eq!(
+        expected::as_told(ctx.team.status(), want),
+        Err(want.clone()),
+        "{:?}: status",
+        job.op
+    );
     ctx.meet()?;
     job.check_untouched(ctx, 0)?;
     ctx.meet()?;

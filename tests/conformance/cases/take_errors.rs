@@ -43,7 +43,7 @@ fn one_bad(ctx: &Ctx, job: &Job, argument: &'static str, call: impl FnOnce() -> 
     } else {
         job.enqueue(ctx.team.context(), &ctx.stream)?;
     }
-    refused(ctx, job, &invalid(job.op, bad, Fault::Argument(argument)))
+    refused(ctx, job, &invalid(job.op, bad, expected::refused(argument)))
 }
 
 /// Another type, one element more or less, memory of the input, an odd address.
@@ -249,7 +249,7 @@ fn dtypes(ctx: &Ctx) -> Outcome {
             ensure_err!(got, Error::InvalidArgument { argument: "input", got, .. } if *got == dtype.to_string());
             ensure_eq!(
                 ctx.stream.synchronize(),
-                Err(invalid(op, 0, Fault::Argument("input"))),
+                Err(invalid(op, 0, expected::refused("input"))),
                 "{op:?} of {dtype}"
             );
             ctx.team.recover()?;
@@ -262,7 +262,7 @@ fn dtypes(ctx: &Ctx) -> Outcome {
         ensure_err!(got, Error::InvalidArgument { argument: "op", .. });
         ensure_eq!(
             ctx.stream.synchronize(),
-            Err(invalid(op, 0, Fault::Argument("op"))),
+            Err(invalid(op, 0, expected::refused("op"))),
             "average of {dtype}"
         );
         ctx.team.recover()?;
@@ -304,7 +304,7 @@ fn another_team(ctx: &Ctx) -> Outcome {
         } else {
             job.enqueue(ctx.team.context(), &ctx.stream)?;
         }
-        refused(ctx, &job, &invalid(op, bad, Fault::Argument("input")))?;
+        refused(ctx, &job, &invalid(op, bad, expected::refused("input")))?;
     }
     Ok(())
 }
@@ -317,7 +317,7 @@ fn members_differ(ctx: &Ctx) -> Outcome {
         let other = job(ctx, op)?;
         let longer = Job::new(ctx, op, DType::F32, (12 * w, 12 * w), 1, ctx.seed)?;
         let ints = Job::new(ctx, op, DType::I32, (6 * w, 12 * w), 1, ctx.seed)?;
-        let another = expected::another_dtype(ctx, DType::F32, DType::I32);
+        let another = expected::another_dtype(DType::F32, DType::I32);
         for (theirs, what) in [(&other, Some(Fault::Output)), (&longer, None), (&ints, Some(another))] {
             mine.fill(ctx, &ctx.stream, 0)?;
             theirs.fill(ctx, &ctx.stream, 0)?;
@@ -341,7 +341,7 @@ fn members_differ(ctx: &Ctx) -> Outcome {
         mine.fill(ctx, &ctx.stream, 0)?;
         let job = if ctx.me() == bad { &theirs } else { &mine };
         job.enqueue(ctx.team.context(), &ctx.stream)?;
-        refused(ctx, &mine, &invalid(op, bad, expected::differs(ctx, Field::Shape, 0, 0)))?;
+        refused(ctx, &mine, &invalid(op, bad, expected::differs(Field::Shape, 0, 0)))?;
     }
     Ok(())
 }

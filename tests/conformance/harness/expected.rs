@@ -40,15 +40,14 @@ pub(crate) fn publishes_splits(ctx: &Ctx) -> bool {
     }
 }
 
-/// The fault of a member that gave another value than rank 0. The kernels do not say what differs.
-pub(crate) fn differs(ctx: &Ctx, what: Field, expected: usize, got: usize) -> Fault {
-    let [expected, got] = [expected, got].map(|n| n as u64);
-    if ctx.world.backend().name() == "host" { Fault::Differs { what, expected, got } } else { Fault::Form }
+/// The fault of a member that gave another value than rank 0.
+pub(crate) fn differs(what: Field, expected: usize, got: usize) -> Fault {
+    Fault::Differs { what, expected: expected as u64, got: got as u64 }
 }
 
 /// The same of two types.
-pub(crate) fn another_dtype(ctx: &Ctx, expected: DType, got: DType) -> Fault {
-    differs(ctx, Field::DType, expected.code() as usize, got.code() as usize)
+pub(crate) fn another_dtype(expected: DType, got: DType) -> Fault {
+    differs(Field::DType, expected.code() as usize, got.code() as usize)
 }
 
 /// The same where the numbers follow from the operation's arguments in a way of its own: any that differ.
@@ -57,8 +56,29 @@ pub(crate) fn another_length(ctx: &Ctx) -> Fault {
         Err(Error::PeerInvalid { what: Fault::Differs { what: Field::Length, expected, got }, .. })
             if expected != got =>
         {
-            differs(ctx, Field::Length, expected as usize, got as usize)
+            differs(Field::Length, expected as usize, got as usize)
         }
-        _ => differs(ctx, Field::Length, 0, 0),
+        _ => differs(Field::Length, 0, 0),
     }
+}
+
+/// The fault of a PE whose argument was refused; [`as_told`] compares the name alone where the case knows no value.
+pub(crate) fn refused(name: &'static str) -> Fault {
+    Fault::Argument { name, got: None }
+}
+
+/// The same with its value.
+pub(crate) fn refused_value(name: &'static str, got: usize) -> Fault {
+    Fault::Argument { name, got: Some(got as i128) }
+}
+
+/// What a PE was told, without a value that `want` leaves open.
+pub(crate) fn as_told(told: symm::Result<()>, want: &Error) -> symm::Result<()> {
+    let open = matches!(want, Error::PeerInvalid { what: Fault::Argument { got: None, .. }, .. });
+    told.map_err(|e| match e {
+        Error::PeerInvalid { op, pe, what: Fault::Argument { name, .. } } if open => {
+            Error::PeerInvalid { op, pe, what: refused(name) }
+        }
+        e => e,
+    })
 }

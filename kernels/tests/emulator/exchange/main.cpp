@@ -275,8 +275,37 @@ static void calls_of_two_plans() {
       launches.add(p, 2);
     }
     launches.join();
-    if (bad) expect_invalid(w, "another plan", FAULT_FORM, 1);
+    if (bad) expect_invalid(w, "another plan", FAULT_FORM | FIELD_SHAPE << 8, 1);
     for (const Pe& q : w.pe) EXPECT((q.device.code != 0) == bad && (q.out[0] == POISON) == bad, "plan: code %llu", q.device.code);
+  }
+}
+
+// One member gives another dtype, row, number of experts or alignment, at rank 0 too: all are told which, and both values.
+static void members_that_differ() {
+  for (unsigned field = FIELD_DTYPE; field <= FIELD_MAJOR_ALIGN; field++) {
+    for (unsigned bad = 0; bad < 3; bad++) {
+      ExchangeLaunches launches;
+      World w(3, 64, 1 << 16);
+      u64 values[2];
+      for (unsigned r = 0; r < 3; r++) {
+        ExchangeParams p = w.params(r);
+        p.form = FORM_ALL_TO_ALL_VDEV_2D, p.row_bytes = 64, p.ne = 4, p.major_align = 2;
+        uint64_t* const word = field == FIELD_DTYPE ? &p.dtype : field == FIELD_ROW_BYTES ? &p.row_bytes : field == FIELD_EXPERTS ? &p.ne : &p.major_align;
+        values[0] = *word;
+        if (r == bad) *word += 1;
+        values[1] = values[0] + 1;
+        Pe& q = w.pe[r];
+        p.n_splits = 3 * p.ne;
+        q.splits.assign(p.n_splits, 0);
+        q.result.assign(2 * p.n_splits, 0);
+        p.in_splits = (u64)q.splits.data(), p.out_splits = (u64)q.result.data();
+        launches.add(p, 1);
+      }
+      launches.join();
+      expect_invalid(w, "members that differ", FAULT_FORM | field << 8, bad == 0 ? 1 : bad);
+      for (const Pe& q : w.pe)
+        EXPECT(q.host.expected == values[bad == 0] && q.host.got == values[bad != 0], "field %u of PE %u: %llu and %llu", field, bad, q.host.expected, q.host.got);
+    }
   }
 }
 
@@ -294,6 +323,7 @@ int main(int argc, char** argv) {
   two_launches_of_one_context();
   refused_arguments_and_another_operation();
   calls_of_two_plans();
+  members_that_differ();
   printf("%d failures\n", failures);
   return failures != 0;
 }

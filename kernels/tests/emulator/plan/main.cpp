@@ -78,7 +78,7 @@ static bool check(World& w, unsigned most_blocks, Damage damage) {
     const unsigned char* from = (const unsigned char*)params[m.from].reduce.exchange.input + m.src * row;
     std::copy_n(from, m.rows * row, wanted[m.to].begin() + params[m.to].reduce.exchange.out_offset + m.dst * row);
   }
-  const u64 faults[] = {0, FAULT_ARGUMENT, FAULT_FORM};
+  const u64 faults[] = {0, FAULT_ARGUMENT, FAULT_FORM | FIELD_SHAPE << 8};
   const unsigned named = damage == ANOTHER_PLAN && at == 0 ? 1 : at;
   for (unsigned r = 0; r < w.ranks; r++) {
     const Pe& q = w.pe[r];

@@ -80,7 +80,7 @@ static bool check(World& w) {
   }
   launches.join();
   const Bytes sum = damage == NONE ? TYPES[type].sum(inputs, n * size, 1) : Bytes();
-  const u64 faults[] = {0, FAULT_ARGUMENT, FAULT_OUTPUT_ROWS, FAULT_FORM};
+  const u64 faults[] = {0, FAULT_ARGUMENT, FAULT_OUTPUT_ROWS, FAULT_FORM | FIELD_LENGTH << 8};
   const unsigned named = damage == ELEMENTS && at == 0 ? 1 : at;
   for (unsigned r = 0; r < w.ranks; r++) {
     Pe& pe = w.pe[r];

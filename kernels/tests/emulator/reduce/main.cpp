@@ -126,7 +126,7 @@ struct Call {
     launches.join();
     expect();
 
-    const u64 faults[] = {0, FAULT_ARGUMENT, FAULT_OUTPUT_ROWS, FAULT_FORM};
+    const u64 faults[] = {0, FAULT_ARGUMENT, FAULT_OUTPUT_ROWS, FAULT_FORM | FIELD_LENGTH << 8};
     // All are compared with rank 0: if that is the odd one, rank 1 is the first that differs.
     const unsigned named = damage == ELEMENTS && at == 0 ? 1 : at;
     char what[160];
@@ -137,6 +137,8 @@ struct Call {
       if (damage == NONE) EXPECT(q.device.code == 0, "%s: code %llu, fault %llu", what, q.device.code, q.device.phase);
       else EXPECT(q.host.code == STATUS_PEER_INVALID && q.host.phase == faults[damage] && q.host.pe == FIRST_PE + named,
                   "%s: code %llu, fault %llu, PE %llu", what, q.host.code, q.host.phase, q.host.pe);
+      if (damage == ELEMENTS) EXPECT(q.host.expected == params[0].exchange.in_rows && q.host.got == params[named].exchange.in_rows,
+                                     "%s: %llu and %llu elements", what, q.host.expected, q.host.got);
       EXPECT(q.out == buffers[r], "%s: buffer", what);
       EXPECT(q.sums == sums[r], "%s: result", what);
       expect_idle(q, what);

@@ -168,7 +168,7 @@ struct Call {
     if (low_contention(form) && COPY_ENGINES) three_parts();
     else launch(TAKE_WHOLE, params);
     expect();
-    const u64 faults[] = {0, FAULT_ARGUMENT, FAULT_OUTPUT_ROWS, FAULT_FORM, FAULT_OUTPUT};
+    const u64 faults[] = {0, FAULT_ARGUMENT, FAULT_OUTPUT_ROWS, FAULT_FORM | FIELD_SHAPE << 8, FAULT_OUTPUT};
     // All are compared with rank 0: if that is the odd one, rank 1 is the first that differs.
     const unsigned named = (damage == SHAPE || damage == PLACE) && at == 0 ? 1 : at;
     char what[160];

@@ -1,5 +1,7 @@
 //! What members agree on when they make a plan: where all rows go, there and back.
 
+use serde::{Deserialize, Serialize};
+
 use crate::backend::{Backend, Form};
 use crate::error::{Error, Fault, Field, Result};
 use crate::layout::Header;
@@ -32,6 +34,15 @@ pub(super) struct Agreed {
     pub(super) without: Option<(Pe, String)>,
 }
 
+/// Why a member brings no splits.
+#[derive(Debug, Serialize, Deserialize)]
+enum Absent {
+    /// An argument was refused there; [`status::words`] of the fault.
+    Refused([u64; 3]),
+    /// The team has failed there.
+    Failed(String),
+}
+
 /// Exchanges the splits, or this member's refusal to have any. `without`: why this member has no planned form.
 pub(super) fn agree<B: Backend>(
     team: &TeamInner<B>,
@@ -40,12 +51,16 @@ pub(super) fn agree<B: Backend>(
     mine: Result<Vec<i64>>,
     without: Option<&'static str>,
 ) -> Result<Agreed> {
-    team.check(super::OP)?;
-    let shape = (form.code(), ne as u64, major_align as u64);
-    let why = mine.as_ref().map_err(|e| status::refused(e.refused_argument()));
-    let message = (shape, why, without);
-    type Message = ((u64, u64, u64), Result<Vec<i64>, u64>, Option<String>);
-    let all: Vec<Message> = team.setup(super::OP).gather(Step::Agree, &message)?;
+    team.world.check_open(super::OP)?;
+    let (setup, shape) = (team.setup(super::OP), (form.code(), ne as u64, major_align as u64));
+    if let Err(failed) = team.failure() {
+        // Members that have not failed wait for this one.
+        setup.tell(Step::Agree, &(shape, Err::<Vec<i64>, _>(Absent::Failed(failed.to_string())), without));
+        return Err(failed);
+    }
+    let splits = mine.as_ref().map_err(|e| Absent::Refused(status::words(&e.refusal())));
+    type Message = ((u64, u64, u64), Result<Vec<i64>, Absent>, Option<String>);
+    let all: Vec<Message> = setup.gather(Step::Agree, &(shape, splits, without))?;
     mine?;
     let members = team.group.members();
     let invalid = |rank: usize, what| Error::PeerInvalid { op: super::OP, pe: members[rank], what };
@@ -53,9 +68,13 @@ pub(super) fn agree<B: Backend>(
     for (rank, (theirs, their_splits, _)) in all.iter().enumerate() {
         let their_splits = match their_splits {
             Ok(splits) => splits,
-            Err(word) => {
-                let refused = Failure { phase: *word, ..Failure::default() };
+            Err(Absent::Refused([phase, expected, got])) => {
+                let refused = Failure { phase: *phase, expected: *expected, got: *got, ..Failure::default() };
                 return Err(invalid(rank, refused.fault()));
+            }
+            Err(Absent::Failed(why)) => {
+                let (stage, why) = ("splits".to_owned(), format!("its team has failed: {why}"));
+                return Err(Error::Setup { op: super::OP, pe: members[rank], stage, why });
             }
         };
         same_plan(all[0].0, *theirs).map_err(|fault| invalid(rank, fault))?;

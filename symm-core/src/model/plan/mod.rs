@@ -32,6 +32,9 @@ use legs::{Agreed, Leg};
 
 const OP: &str = Form::PlannedAllToAllVdev.name();
 
+/// Most rows that a PE may plan to send: the kernels' limit, too (`kernels/cu/exchange/common.cuh`).
+const MAX_ROWS: u64 = 1 << 40;
+
 /// Memory of a plan; see [`Context::plan_buffers`].
 #[derive(Debug)]
 pub struct PlanBuffers<B: Backend> {
@@ -155,7 +158,8 @@ impl<B: Backend> PlanBuffers<B> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] here and [`Error::PeerInvalid`] on the others if an argument is refused; `PeerInvalid` on every
-    /// member for a negative split, or members that make different plans; [`Error::Timeout`] naming who did not come;
+    /// member for a negative split, or members that make different plans; [`Error::Setup`] naming a member on which the team has
+    /// failed, which itself gets that failure; [`Error::Timeout`] naming who did not come;
     /// [`Error::PeerFailed`]; [`Error::Unsupported`] while the stream is captured. `InvalidArgument` on every member if calls
     /// [publish splits](ExchangePlan::publishes_splits) and the context was made for fewer. None of them stays set on the team.
     pub fn all_to_all_vdev(
@@ -261,7 +265,14 @@ impl<B: Backend> PlanBuffers<B> {
         if let Some(last) = self.used_by.take_if(|last| !last.is(stream)) {
             last.synchronize()?;
         }
-        stream.read(in_splits)
+        let splits = stream.read(in_splits)?;
+        // Negative ones are told to all, with their place.
+        let rows = splits.iter().filter_map(|n| u64::try_from(*n).ok()).fold(0, u64::saturating_add);
+        if rows > MAX_ROWS {
+            let expected = format!("at most {MAX_ROWS} rows in all, more than any memory holds");
+            return Err(Error::argument(OP, "in_splits", rows, expected));
+        }
+        Ok(splits)
     }
 }
 
