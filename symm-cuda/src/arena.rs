@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use cudarc::driver::sys;
 use symm_core::Result;
 
-use crate::result::{check, lock};
+use crate::result::{check, check_memory, check_pinned, lock};
 use crate::shared::Shared;
 use crate::stream::Marker;
 
@@ -123,7 +123,7 @@ impl Block {
     /// end of a capture.
     ///
     /// # Errors
-    /// The driver's.
+    /// `OutOfMemory`; the driver's.
     pub(crate) fn new(shared: &Arc<Shared>, kind: Kind, bytes: usize) -> Result<Self> {
         shared.device.enter()?;
         let size = Classes::size(bytes);
@@ -162,7 +162,8 @@ impl Drop for Block {
 fn device_chunk(bytes: usize) -> Result<Place> {
     let mut gpu = 0;
     // SAFETY: `gpu` is a valid place.
-    check("cuMemAlloc_v2", unsafe { sys::cuMemAlloc_v2(&raw mut gpu, bytes) })?;
+    let made = unsafe { sys::cuMemAlloc_v2(&raw mut gpu, bytes) };
+    check_memory("cuMemAlloc_v2", bytes, made)?;
     Ok(Place { gpu, host: 0 })
 }
 
@@ -170,7 +171,8 @@ fn mapped_chunk(bytes: usize) -> Result<Place> {
     let mut host = std::ptr::null_mut();
     let flags = sys::CU_MEMHOSTALLOC_DEVICEMAP | sys::CU_MEMHOSTALLOC_PORTABLE;
     // SAFETY: `host` is a valid place.
-    check("cuMemHostAlloc", unsafe { sys::cuMemHostAlloc(&raw mut host, bytes, flags) })?;
+    let made = unsafe { sys::cuMemHostAlloc(&raw mut host, bytes, flags) };
+    check_pinned("cuMemHostAlloc", bytes, made)?;
     let mut gpu = 0;
     // SAFETY: `host` was allocated just now, as device-mapped memory.
     let found = unsafe { sys::cuMemHostGetDevicePointer_v2(&raw mut gpu, host, 0) };

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use cudarc::driver::sys::{
     self, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags,
     CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationType, CUmemFabricHandle,
-    CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType, CUresult,
+    CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType,
 };
 use symm_core::backend::Export;
 use symm_core::{Error, Result};
 
 use crate::capture::Relaxed;
 use crate::device::attribute_of;
-use crate::result::{BACKEND, check, lock};
+use crate::result::{BACKEND, check, check_memory, lock};
 use crate::share::{Fabric, Handles};
 use crate::shared::Shared;
 
@@ -107,11 +107,7 @@ impl Mapped {
         let mut handle = 0;
         // SAFETY: both pointers are valid for the call, and `size` is a multiple of the granularity.
         let made = unsafe { sys::cuMemCreate(&raw mut handle, size, &raw const prop, 0) };
-        if made == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-            let why = format!("cuMemCreate of {size} bytes failed (code {})", made as u32);
-            return Err(Error::OutOfMemory { requested: bytes as u64, why, holders: Vec::new() });
-        }
-        check("cuMemCreate", made)?;
+        check_memory("cuMemCreate", size, made)?;
         Mapped::map(shared, handle, size, handles)
     }
 

@@ -216,6 +216,10 @@ PUBLIC Result cuMemUnmap(u64 at, size_t bytes) {
 }
 PUBLIC Result cuMemAddressFree(u64 at, size_t bytes) { return munmap((void*)at, bytes), OK; }
 
+PUBLIC Result cuMemGetInfo_v2(size_t* free, size_t* total) {
+  *total = setting("FAKE_BYTES", 1 << 30), *free = *total - used;
+  return OK;
+}
 PUBLIC Result cuMemAlloc_v2(u64* at, size_t bytes) {
   FAILS(cuMemAlloc_v2);
   return *at = (u64)aligned_alloc(4096, (bytes + 4095) / 4096 * 4096), OK;

@@ -33,6 +33,12 @@ pub(crate) const ALL: &[Scenario] = &[
     }),
     ("access_is_refused", &[("FAKE_FAIL", "cuMemSetAccess=217")], || unreachable_peer("test page", "217")),
     ("out_of_memory", &[("FAKE_BYTES", "67108864")], out_of_memory),
+    ("no_memory_for_contexts", &[("FAKE_FAIL", "cuMemAlloc_v2=2")], || {
+        no_memory_at_start("cuMemAlloc_v2", "of its 1073741824 bytes free")
+    }),
+    ("no_pinned_memory", &[("FAKE_FAIL", "cuMemHostAlloc=2")], || {
+        no_memory_at_start("cuMemHostAlloc", "bytes free, to be pinned")
+    }),
     ("stream_of_another_context", &[], stream_of_another_context),
     ("launch_fails", &[("FAKE_FAIL", "cuLaunchKernelEx=719")], launch_fails),
     ("descriptors_by_default", &[("FAKE_FABRIC", "1")], descriptors_by_default),
@@ -123,7 +129,8 @@ fn out_of_memory() {
     let results = each(local(2), &config(), |world| {
         let large = world.team().empty(&[100 << 20], DType::U8);
         assert!(
-            matches!(large, Err(Error::OutOfMemory { requested, .. }) if requested >= 100 << 20),
+            matches!(&large, Err(Error::OutOfMemory { requested, why, .. })
+                if *requested >= 100 << 20 && why.contains("cuMemCreate") && why.contains("of its 67108864 bytes free")),
             "{large:?}"
         );
         // Nobody was left waiting, and what fits works.
@@ -131,6 +138,14 @@ fn out_of_memory() {
         world.finalize()
     });
     assert_eq!(results, [Ok(()), Ok(())]);
+}
+
+/// Both PEs' `init` fails for want of memory, and says of how much.
+fn no_memory_at_start(call: &str, free: &str) {
+    if has_kernels() {
+        let wanted = |e: &Error| matches!(e, Error::OutOfMemory { requested, .. } if *requested > 0);
+        expect(&opens(&config()), wanted, &[call, "code 2", free]);
+    }
 }
 
 fn stream_of_another_context() {
