@@ -34,11 +34,11 @@ use trip::Trip;
 
 const SIZES: [usize; 4] = [8, 64 << 10, 1 << 20, 16 << 20];
 const LIMITS: Limits = Limits { bytes: 16 << 20, row: 8192, experts: 8, root: 0, max_blocks: None };
-/// What one-sided operations move besides where all PEs are direct: enough that starting them does not count.
+/// What is moved besides where all PEs are direct: enough that starting them does not count.
 const LONG: usize = 64 << 20;
 const OPS: [Op; 5] = [Op::Put, Op::Get, Op::Signal, Op::Barrier, Op::Vdev2d];
 /// In the order of their numbers.
-const ROWS: [What; 7] = [
+const ROWS: [What; 8] = [
     What::Op(Op::Put),
     What::Op(Op::Get),
     What::Op(Op::Signal),
@@ -46,6 +46,7 @@ const ROWS: [What; 7] = [
     What::Op(Op::Vdev2d),
     What::Copy,
     What::Trip,
+    What::Wait,
 ];
 
 /// What is measured.
@@ -56,6 +57,8 @@ enum What {
     Copy,
     /// `put_with_signal` from the first PE to the last, and its answer.
     Trip,
+    /// A barrier that the host waits for, which is what an application sees of one call.
+    Wait,
 }
 
 impl What {
@@ -64,14 +67,15 @@ impl What {
             What::Op(op) => op.name(),
             What::Copy => "copy",
             What::Trip => "put_with_signal_round_trip",
+            What::Wait => "barrier_and_synchronize",
         }
     }
 
     fn sizes(self, direct: bool) -> Vec<usize> {
         let long = direct.then_some(LONG);
         match self {
-            What::Op(Op::Barrier) => vec![0],
-            What::Op(Op::Put | Op::Get) => SIZES.into_iter().chain(long).collect(),
+            What::Op(Op::Barrier) | What::Wait => vec![0],
+            What::Op(Op::Put | Op::Get | Op::Vdev2d) => SIZES.into_iter().chain(long).collect(),
             What::Op(_) => SIZES.to_vec(),
             What::Copy => SIZES[2..].iter().copied().filter(|_| direct).chain(long).collect(),
             What::Trip => SIZES[..2].to_vec(),
@@ -83,6 +87,7 @@ impl What {
         match self {
             What::Op(op) => op,
             What::Copy | What::Trip => Op::Put,
+            What::Wait => Op::Barrier,
         }
     }
 }
@@ -132,6 +137,10 @@ impl Job {
             case.copy(iterations)?;
             return self.lead.maximum(began.elapsed());
         }
+        if what == What::Wait {
+            (0..iterations).try_for_each(|_| case.run(1))?;
+            return self.lead.maximum(began.elapsed());
+        }
         case.run(iterations)?;
         let time = self.lead.maximum(began.elapsed())?;
         match case.check(false)? {
@@ -157,7 +166,7 @@ fn pe() -> Result<ExitCode> {
     let job = Job {
         lead: Lead::new(&world)?,
         buffers: Buffers::new(&world, &OPS, LIMITS)?,
-        long: if direct { Some(Buffers::new(&world, &[Op::Put, Op::Get], long)?) } else { None },
+        long: if direct { Some(Buffers::new(&world, &[Op::Put, Op::Get, Op::Vdev2d], long)?) } else { None },
         trip: Trip::new(&world, SIZES[1])?,
         world,
     };

@@ -18,6 +18,7 @@ use symm_cuda::Cuda;
 
 use crate::error::{BACKEND, unavailable};
 use crate::mpi::MpiComm;
+use crate::start::HINTS;
 use crate::teams::Strided;
 
 /// Bytes of a unique id.
@@ -44,6 +45,25 @@ pub(crate) enum By {
 /// The library, loaded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Library(&'static Nvshmem);
+
+/// Settings of NVSHMEM's that take a way between PEs away, or ask for one.
+const WAYS: [&str; 7] = [
+    "NVSHMEM_DISABLE_P2P",
+    "NVSHMEM_REMOTE_TRANSPORT",
+    "NVSHMEM_DISABLE_CUDA_VMM",
+    "NVSHMEM_HEAP_KIND",
+    "NVSHMEM_IB_ENABLE_IBGDA",
+    "NVSHMEM_HCA_LIST",
+    "NVSHMEM_DISABLE_GDRCOPY",
+];
+
+/// Which of them are set, for an error.
+fn set_here(value: impl Fn(&str) -> Option<String>) -> String {
+    let set =
+        WAYS.iter().filter_map(|name| Some(format!("{name}={}", value(name).filter(|v| !v.is_empty())?)));
+    let set: Vec<String> = set.collect();
+    if set.is_empty() { String::new() } else { format!(" ({} set here)", set.join(", ")) }
+}
 
 fn missing(e: Unavailable) -> String {
     e.to_string()
@@ -162,8 +182,9 @@ impl Library {
             return Ok(());
         }
         Err(format!(
-            "nvshmemx_hostlib_init_attr ended with code {rc} and status {status}, needed is {RUNS} or more; \
-             NVSHMEM_DEBUG=WARN makes it say why"
+            "nvshmemx_hostlib_init_attr ended with code {rc} and status {status}, needed is {RUNS} or more{}: it found no way between \
+             some PEs, or no GPU that it can use. {HINTS}",
+            set_here(|name| std::env::var(name).ok())
         ))
     }
 
@@ -283,5 +304,22 @@ pub(crate) fn bounded<T: Send + 'static>(
         Err(RecvTimeoutError::Disconnected) => {
             Ok(Err(format!("{BACKEND}: the thread that called {op} ended early")))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_take_ways_away_are_named() {
+        assert_eq!(set_here(|_| None), "");
+        let value = |name: &str| match name {
+            "NVSHMEM_DISABLE_P2P" => Some("1".to_owned()),
+            "NVSHMEM_REMOTE_TRANSPORT" => Some("none".to_owned()),
+            "NVSHMEM_HEAP_KIND" => Some(String::new()),
+            _ => None,
+        };
+        assert_eq!(set_here(value), " (NVSHMEM_DISABLE_P2P=1, NVSHMEM_REMOTE_TRANSPORT=none set here)");
     }
 }

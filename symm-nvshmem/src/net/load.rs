@@ -36,7 +36,10 @@ fn link_now(library: Library, sm: u32) -> Result<Vec<u8>, String> {
          files lack it, the wheel has it",
     )?;
     let linker = NvJitLink::load(archive.parent()).map_err(|e| e.to_string())?;
-    link(linker, sm, &images, &archive)
+    // What does not fit is most often an archive that another release has left beside the host library.
+    link(linker, sm, &images, &archive).map_err(|why| {
+        format!("{why}; {} must be of the host library's release, {}", archive.display(), library.version())
+    })
 }
 
 /// The kernels that were linked when this was built (feature `link-nvshmem`), if that was with the release of the host library; `why`
