@@ -52,6 +52,9 @@ pub struct LinkError {
 struct Run<'a> {
     functions: &'a Functions,
     handle: Handle,
+    /// What inputs were called. The linker keeps the pointers and reads the names when it has something to say of an input, in a
+    /// later call (seen with 13.0: undefined references were `in` memory that was free by then).
+    names: Vec<CString>,
 }
 
 impl Drop for Run<'_> {
@@ -85,20 +88,22 @@ impl Run<'_> {
         String::from_utf8_lossy(&text[..end]).trim().to_owned()
     }
 
-    fn add(&self, input: &Input<'_>) -> Result<(), LinkError> {
+    fn add(&mut self, input: &Input<'_>) -> Result<(), LinkError> {
         let (kind, name, data) = match input {
             Input::Cubin { name, data } => (CUBIN, name, data),
             Input::Fatbin { name, data } => (FATBIN, name, data),
             Input::Library(path) => {
                 let shown = path.display().to_string();
                 let file = c_string("nvJitLinkAddFile", &shown, path.as_os_str().as_bytes())?;
-                // SAFETY: the handle is alive and the name ends in a zero.
+                // SAFETY: the handle is alive, and the name ends in a zero and lives as long.
                 let code = unsafe { (self.functions.add_file)(self.handle, LIBRARY, file.as_ptr()) };
+                self.names.push(file);
                 return self.check("nvJitLinkAddFile", &shown, code);
             }
         };
         let label = c_string("nvJitLinkAddData", name, name.as_bytes())?;
-        // SAFETY: the handle is alive, the data has this length, and the linker has copied it when it returns.
+        // SAFETY: the handle is alive, the data has this length, and the linker has copied it when it returns; the name lives as long
+        // as the handle.
         let code = unsafe {
             (self.functions.add_data)(
                 self.handle,
@@ -108,6 +113,7 @@ impl Run<'_> {
                 label.as_ptr(),
             )
         };
+        self.names.push(label);
         self.check("nvJitLinkAddData", name, code)
     }
 }
@@ -181,7 +187,7 @@ impl NvJitLink {
                 log: String::new(),
             });
         }
-        let run = Run { functions, handle };
+        let mut run = Run { functions, handle, names: Vec::with_capacity(inputs.len()) };
         for input in inputs {
             run.add(input)?;
         }

@@ -76,7 +76,7 @@ fn device_code_links_with_the_library_of_its_release_and_no_other() {
     }
     let mixed = [Input::Fatbin { name: "remote", data: &images[0] }, Input::Library(&libraries[1])];
     let error = linker.link("sm_90", &mixed).unwrap_err();
-    assert!(error.log.contains("nvshmemi_"), "{error}");
+    assert!(error.log.contains("nvshmemi_") && error.log.contains("'remote"), "{error}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn link_now(library: Library, sm: u32) -> Result<Vec<u8>, String> {
     let linker = NvJitLink::load(archive.parent()).map_err(|e| e.to_string())?;
     // What does not fit is most often an archive that another release has left beside the host library.
     link(linker, sm, &images, &archive).map_err(|why| {
-        format!("{why}; {} must be of the host library's release, {}", archive.display(), library.version())
+        format!("{} must be of the host library's release, {}: {why}", archive.display(), library.version())
     })
 }
 
