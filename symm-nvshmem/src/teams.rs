@@ -78,7 +78,9 @@ fn agreed(all: &[Vec<u8>], mine: Strided, limited: bool) -> Result<()> {
         return Err(Error::Bootstrap { call: OP, why });
     }
     if limited && mine.size as usize != all.len() {
-        let why = "several PEs share a GPU without MPS: NVSHMEM has no teams then but its own".to_owned();
+        let why = "several PEs share a GPU without MPS, or each with all of its threads (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE): NVSHMEM has \
+                   no teams then but its own"
+            .to_owned();
         return Err(unsupported(CAPABILITY, why));
     }
     Ok(())
