@@ -4,7 +4,7 @@ use symm_core::Result;
 use symm_core::backend::{Exchange, ExchangeOutput, Form};
 use symm_core::status::words;
 use symm_kernels::Entry;
-use symm_kernels::geometry::{Limits, exchange};
+use symm_kernels::geometry::{Limits, exchange, exchange_few};
 use symm_kernels::params::{ExchangeParams, FEW_RANKS, FEW_SPLITS, near};
 
 use crate::backend::Cuda;
@@ -152,13 +152,17 @@ impl Cuda {
             if x.invalid || x.form == Form::Barrier { 0 } else { rows.saturating_mul(x.row_bytes).max(1) };
         let max_blocks = if x.max_blocks == 0 { self.max_blocks } else { x.max_blocks };
         let limits = Limits { multiprocessors: self.shared.device.multiprocessors, max_blocks };
-        let launch = exchange(bytes as u64, params.ranks, limits);
+        let entry = entry(x.form, &params);
+        let launch = match entry {
+            Entry::Exchange => exchange(bytes as u64, params.ranks, limits),
+            _ => exchange_few(bytes as u64, params.ranks, limits),
+        };
         params.remote_blocks = launch.remote;
         if !capturing {
             context.order(stream)?;
         }
         // SAFETY: the parameters are the kernel's; tables and regions live as long as context and handle, and the caller
         // promises the addresses of the descriptor.
-        unsafe { self.kernels.launch(entry(x.form, &params), launch, stream, &params) }
+        unsafe { self.kernels.launch(entry, launch, stream, &params) }
     }
 }
