@@ -111,6 +111,14 @@ fn bad_arguments_are_one_line_and_an_error_object() {
         let r: Value = serde_json::from_slice(&out.stdout).expect("JSON alone");
         assert_eq!((&r["error"]["kind"], &r["error"]["field"]), (&"Argument".into(), &field.into()), "{r}");
     }
+    let mut large = DEEPSEEK.to_vec();
+    for (option, value) in [("--tokens", "1000000000000"), ("--hidden", "1000000000000")] {
+        let at = large.iter().position(|a| *a == option).expect("an option of the layer");
+        large[at + 1] = value;
+    }
+    let out = plan(&[&large[..], &["--json", "-"]].concat());
+    let r: Value = serde_json::from_slice(&out.stdout).expect("JSON alone");
+    assert_eq!((out.status.code(), &r["error"]["field"]), (Some(2), &"tokens".into()), "{r}");
     let out = plan(&["--pes", "2", "--json", "-"]);
     assert_eq!((out.status.code(), text(&out.stderr).lines().count()), (Some(2), 1), "{}", text(&out.stderr));
     let r: Value = serde_json::from_slice(&out.stdout).expect("JSON alone");

@@ -51,9 +51,18 @@ fn main() -> ExitCode {
             "--test" => (small, large, test) = (vec![2, 12], vec![40], true),
             "--pes" => {
                 let list = args.next().unwrap_or_default();
-                large = list.split(',').filter_map(|n| n.parse().ok()).collect();
+                match list.split(',').map(|n| n.parse().ok().filter(|n| *n >= PROCESSES)).collect() {
+                    Some(pes) => large = pes,
+                    None => {
+                        return refuse(&format!(
+                            "--pes is {list:?}, expected numbers from {PROCESSES}, such as 1000,2000"
+                        ));
+                    }
+                }
             }
-            _ => {}
+            // What cargo itself adds.
+            "--bench" => {}
+            other => return refuse(&format!("{other:?} is no argument, expected --pes N,M or --test")),
         }
     }
     match run(&small, &large, test) {
@@ -63,6 +72,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn refuse(why: &str) -> ExitCode {
+    eprintln!("rendezvous: {why}");
+    ExitCode::from(2)
 }
 
 fn run(small: &[usize], large: &[usize], test: bool) -> Result<(), String> {

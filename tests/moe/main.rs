@@ -322,7 +322,10 @@ fn bad_arguments_and_settings_are_refused() {
 
 #[test]
 fn sizes_that_do_not_fit_are_refused_with_the_bytes_needed() {
-    for args in [&["--hidden", "1000000000"][..], &["--hidden", "281474976710656"], &["--pes", "100000"]] {
+    let e = refused(moe(&["--pes", "100000", "--json", "-"]));
+    let message = e["message"].as_str().unwrap_or_default();
+    assert!(e["field"] == "pes" && message.contains("at most"), "{e}");
+    for args in [&["--hidden", "1000000000"][..], &["--hidden", "281474976710656"]] {
         let began = Instant::now();
         let e = refused(moe(&[args, &["--json", "-"]].concat()));
         assert_eq!(e["kind"], "Memory");

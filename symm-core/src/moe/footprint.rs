@@ -62,7 +62,7 @@ pub struct Allocation {
     pub bytes: u64,
 }
 
-/// What a layer takes of each PE's memory. Counts of bytes saturate.
+/// What a layer takes of each PE's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Footprint {
     /// Experts a PE, `ne = ⌈E/W⌉`.
@@ -104,8 +104,29 @@ impl Layer {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming the field, its value and its limits.
+    /// [`Error::InvalidArgument`] naming the field, its value and its limits; so, too, for a layer of which a PE's memory would have more
+    /// than 2^63 - 1 bytes.
     pub fn footprint(&self, config: &Config, room: Room, granularity: u64) -> Result<Footprint> {
+        let counted = self.counted(config, room, granularity)?;
+        if counted.bytes() <= MAX_BYTES {
+            return Ok(counted);
+        }
+        let why = "no PE has more than 2^63 - 1 bytes";
+        Err(match self.max_tokens(config, room, granularity, MAX_BYTES)? {
+            Some(most) => Error::argument(
+                OP,
+                "tokens",
+                self.tokens,
+                format!("at most {most} for the rest as it is: {why}"),
+            ),
+            None => {
+                Error::argument(OP, "hidden", self.hidden, format!("less, or fewer pes or experts: {why}"))
+            }
+        })
+    }
+
+    /// The footprint with counts that saturate.
+    fn counted(&self, config: &Config, room: Room, granularity: u64) -> Result<Footprint> {
         self.check(room, granularity)?;
         let (pes, tokens, k) = (self.pes as u64, self.tokens as u64, self.top_k as u64);
         let ne = experts_per_pe(self.experts, self.pes);
@@ -184,7 +205,7 @@ impl Layer {
     ) -> Result<Option<usize>> {
         let fits = |tokens: usize| {
             let layer = Layer { tokens, ..*self };
-            layer.footprint(config, room, granularity).map(|f| f.bytes() <= bytes)
+            layer.counted(config, room, granularity).map(|f| f.bytes() <= bytes)
         };
         if !fits(1)? {
             return Ok(None);
@@ -226,6 +247,8 @@ impl Layer {
 const OP: &str = "footprint";
 /// Far above what a PE can hold, and far below where a count of rows could not be written down.
 const MAX_TOKENS: usize = 1 << 40;
+/// More has no address.
+const MAX_BYTES: u64 = i64::MAX as u64;
 
 impl Footprint {
     /// Bytes of all segments of a PE.

@@ -153,10 +153,17 @@ impl Args {
         };
         let min = size("minbytes", Some(&self.minbytes))?.unwrap_or(0).max(dtype.size());
         let max = size("maxbytes", self.maxbytes.as_deref())?;
+        // A barrier has no size.
         if let (Some(max), Some(text)) = (max, &self.maxbytes)
             && max < min
+            && self.op != Op::Barrier
         {
-            return Err(Failure::argument("maxbytes", text, format!("{min} (--minbytes) or more")));
+            let expected = if max < dtype.size() {
+                format!("{} (one {dtype}) or more", dtype.size())
+            } else {
+                format!("{} (--minbytes) or more", self.minbytes)
+            };
+            return Err(Failure::argument("maxbytes", text, expected));
         }
         let wrong_factor = || Failure::argument("stepfactor", &self.stepfactor, "a number above 1");
         let step = match size("stepbytes", self.stepbytes.as_deref())? {
@@ -277,5 +284,11 @@ mod tests {
             );
         }
         assert!(request(&["vdev", "-d", "u8"]).is_ok());
+        let said = |args: &[&str]| request(args).map(|_| ()).map_err(|f| f.error.message);
+        let none = said(&["put", "-b", "0", "-e", "0", "-d", "f64"]).expect_err("no element");
+        assert!(none.contains("is 0") && none.contains("8 (one f64)"), "{none}");
+        let less = said(&["put", "-b", "2K", "-e", "1K"]).expect_err("fewer");
+        assert!(less.contains("1K") && less.contains("2K (--minbytes)"), "{less}");
+        assert_eq!(said(&["barrier", "-b", "0", "-e", "0"]), Ok(()));
     }
 }

@@ -97,7 +97,8 @@ pub(super) fn prepare(request: &Request, config: &Config, pes: usize) -> Result<
     }
     corrupt()?;
     // On GPUs their own memory counts, and says so itself.
-    let on_host = cfg!(not(feature = "cuda")) || config.backend == "host";
+    let on_host = memory::on_host(config);
+    memory::check_pes(config, pes, on_host)?;
     let available = if on_host { memory::available().unwrap_or(u64::MAX) } else { u64::MAX };
     let needed = |bytes: usize| {
         let limits = Limits { bytes, ..limits(request, bytes) };

@@ -2,7 +2,9 @@
 
 use symm::Config;
 use symm::moe::{Counts, Trace, experts_per_pe};
-use symm_core::layout::{ContextLayout, PadLayout, default_max_splits};
+use symm_core::layout::default_max_splits;
+
+use crate::cli::memory;
 
 /// Bound on the memory of a job whose row length nobody asked for.
 pub(super) const DEFAULT_LIMIT: u64 = 2 << 30;
@@ -38,22 +40,13 @@ impl Shape<'_> {
 
     /// What a PE has whatever the rows: pools, pads, contexts, splits, and the process itself.
     fn fixed_bytes(&self) -> u64 {
-        const PROCESS: u64 = 4 << 20;
-        let pools = 2 * self.config.pool_bytes as u64;
         let splits = self.pes.saturating_mul(experts_per_pe(self.trace.experts, self.pes));
-        let own = default_max_splits(self.pes);
-        let mut contexts = context_bytes(self.pes, own);
-        if splits > own {
-            contexts = contexts.saturating_add(context_bytes(self.pes, splits));
-        }
         // Dispatch and combine have a handle each, and each handle a pad of what the settings ask for.
-        let pads =
-            2 * PadLayout::new(self.pes, self.config.signal_pad_bytes, self.config.signals).bytes as u64;
-        contexts
-            .saturating_add(pools)
-            .saturating_add(pads)
-            .saturating_add(40 * splits as u64)
-            .saturating_add(PROCESS)
+        let mut all = memory::of_pe(self.config, self.pes, 2, true);
+        if splits > default_max_splits(self.pes) {
+            all = all.saturating_add(memory::of_context(self.pes, splits));
+        }
+        all.saturating_add(40 * splits as u64)
     }
 
     /// The largest row length up to `hidden` with which the job stays within [`DEFAULT_LIMIT`].
@@ -70,12 +63,6 @@ impl Shape<'_> {
         }
         low * DEFAULT_HIDDEN_STEP
     }
-}
-
-fn context_bytes(pes: usize, splits: usize) -> u64 {
-    // Beyond this the layout's own arithmetic would not fit; far too much in any case.
-    let rough = (2 * pes as u64).saturating_mul(8 * splits as u64);
-    if rough > 1 << 50 { rough } else { ContextLayout::new(pes, splits).bytes as u64 }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use symm::moe::{Counts, Float, Trace};
 use super::args::{Args, Request};
 use super::memory::{self, Shape};
 use crate::cli::error::{Class, Failure};
-use crate::cli::memory::available;
+use crate::cli::memory::{available, check_pes, on_host};
 
 /// The trace that the program carries; `data/README.md` says where it comes from.
 static BUILT_IN: &[u8] = include_bytes!("../../../../data/routes/moe64_layer3.jsonl");
@@ -63,6 +63,7 @@ pub(super) fn prepare(
 ) -> Result<Job, Failure> {
     config.check()?;
     let pes = number_of_pes(request, config)?;
+    check_pes(config, pes, on_host(config))?;
     let name = args.routes.as_deref().map(|path| path.display().to_string());
     let trace = match args.routes.as_deref() {
         None => Trace::parse(BUILT_IN_NAME, BUILT_IN, request.layer)?,
@@ -115,8 +116,7 @@ fn fit(
     counts: &Counts,
     pes: usize,
 ) -> Result<usize, Failure> {
-    let on_host = cfg!(not(feature = "cuda")) || config.backend == "host";
-    let shape = Shape { trace, counts, pes, config, on_host };
+    let shape = Shape { trace, counts, pes, config, on_host: on_host(config) };
     let element = request.float.size();
     let hidden = request
         .hidden

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use symm::moe::{Layer, Room};
-use symm::{Config, DType};
+use symm::{Config, DType, Error};
 
 use crate::cli::args::{bytes, number};
 use crate::cli::error::{Class, Failure};
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let done = json.check().and_then(|()| Config::from_env().map_err(Failure::from)).and_then(|config| {
         let request = args.request()?;
         let Request { layer, room, granularity, memory } = request;
-        let footprint = layer.footprint(&config, room, granularity)?;
+        let footprint = layer.footprint(&config, room, granularity).map_err(of_option)?;
         let fitting = match memory {
             Some((bytes, _)) => layer.max_tokens(&config, room, granularity, bytes)?,
             None => None,
@@ -105,6 +105,16 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             complain("plan", &f);
             f.exit()
         }
+    }
+}
+
+/// An argument of the library's is an option here.
+fn of_option(e: Error) -> Failure {
+    match e {
+        Error::InvalidArgument { argument, got, expected, .. } => {
+            Failure::argument(if argument == "top_k" { "topk" } else { argument }, got, expected)
+        }
+        e => e.into(),
     }
 }
 

@@ -78,10 +78,31 @@ fn the_most_tokens_fit_and_one_more_does_not() {
 }
 
 #[test]
-fn sizes_that_nothing_can_hold_saturate() {
-    let l = Layer { tokens: 1 << 40, hidden: 1 << 40, pes: 1 << 20, ..layer() };
-    let f = l.footprint(&Config::default(), Room::Worst, PAGE).unwrap();
-    assert!(f.bytes() > isize::MAX as u64);
+fn sizes_that_nothing_can_hold_are_refused() {
+    let config = Config::default();
+    let refused = |l: Layer| match l.footprint(&config, Room::Worst, PAGE) {
+        Err(Error::InvalidArgument { argument, expected, .. }) => (argument, expected),
+        other => panic!("{other:?}"),
+    };
+    let l = Layer { tokens: 1 << 40, hidden: 1 << 30, ..layer() };
+    let (argument, expected) = refused(l);
+    let most = expected.strip_prefix("at most ").and_then(|rest| rest.split(' ').next());
+    let most: usize = most.and_then(|n| n.parse().ok()).unwrap();
+    assert_eq!(argument, "tokens");
+    assert!(Layer { tokens: most, ..l }.footprint(&config, Room::Worst, PAGE).is_ok());
+    assert_eq!(refused(Layer { tokens: most + 1, ..l }).0, "tokens");
+    assert_eq!(
+        refused(Layer {
+            hidden: 1 << 40,
+            pes: 1 << 20,
+            dtype: DType::F64,
+            experts: 1 << 20,
+            top_k: 1 << 20,
+            ..l
+        })
+        .0,
+        "hidden"
+    );
 }
 
 #[test]
