@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use symm::{Cmp, DType, Error, Options, Pe, Result, SignalOp, SignalUpdate};
 
 use super::vdev::{Job, splits};
-use crate::harness::{Case, Ctx, Outcome, Stop, ensure, ensure_eq, ensure_err};
+use crate::harness::{Case, Ctx, Outcome, Stop, ensure, ensure_eq, ensure_err, expected};
 
 pub(super) const CASES: &[Case] = &[
     Case::new("timeouts::barrier_put_wait_1s", barrier_put_wait_1s).pes(2),
@@ -194,7 +194,7 @@ fn rendezvous_and_team(ctx: &Ctx) -> Outcome {
     let late = absent(ctx);
     let tensor = ctx.team.empty(&[8], DType::U8)?;
     if ctx.me() != late {
-        let limit = Duration::from_millis(1500);
+        let limit = expected::init_timeout()?;
         // Both at once: exchanges of two teams never mix.
         let (bound, made) = std::thread::scope(|s| {
             let bound = s.spawn(|| tensor.rendezvous(&ctx.team).map(drop));
@@ -223,7 +223,7 @@ fn recover(ctx: &Ctx) -> Outcome {
         let limit = Duration::from_millis(100);
         x.handle.wait_signal(&ctx.stream, late, 0, Some(limit))?;
         check("wait_signal", &ctx.stream.synchronize(), "wait_signal", limit, late)?;
-        check("recover", &ctx.team.recover(), "recover", Duration::from_millis(1500), late)?;
+        check("recover", &ctx.team.recover(), "recover", expected::init_timeout()?, late)?;
         ensure!(ctx.team.status().is_err(), "a recover that failed cleared the failure");
     }
     ctx.meet()?;

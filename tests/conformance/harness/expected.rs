@@ -1,9 +1,12 @@
 //! What each backend can do, as this suite expects it. A case that needs what is listed here must run; a backend that
 //! has more or less than its line fails `capabilities::as_listed`.
 
+use std::time::Duration;
+
 use symm::{Backend, Capabilities, DType, Error, Fault, Field};
 
-use super::Ctx;
+use super::group::INIT_TIMEOUT;
+use super::{Ctx, Outcome, Stop};
 
 /// Capabilities that every PE has; [`peer_load_store`] depends on the PE.
 pub(crate) fn capabilities(backend: &str, nodes: u32) -> Capabilities {
@@ -81,4 +84,10 @@ pub(crate) fn as_told(told: symm::Result<()>, want: &Error) -> symm::Result<()> 
         }
         e => e,
     })
+}
+
+/// The deadline of rendezvous and recover, as the harness set it for the case.
+pub(crate) fn init_timeout() -> Outcome<Duration> {
+    let ms = std::env::var(INIT_TIMEOUT).ok().and_then(|ms| ms.parse().ok());
+    Ok(Duration::from_millis(ms.ok_or_else(|| Stop::fail(format!("{INIT_TIMEOUT} is not set")))?))
 }
