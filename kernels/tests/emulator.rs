@@ -1,6 +1,7 @@
 //! The kernels' sources, built by a C++ compiler and run on an emulated machine (`emulator/machine.h`) whose memory is as weak as PTX
 //! allows (`emulator/model.h`), against oracles: protocol, places, sums, verdict, deadlines, order. With every fence thousands of
-//! random calls pass; with any one left out, some call fails soon. What it cannot show: the GPU's caches and its speed.
+//! random calls pass; with any one left out, some call fails soon, and so with any acquire that is not listed as superfluous
+//! (`emulator/acquires.rs`). What it cannot show: the GPU's caches and its speed.
 
 use std::env;
 use std::fs;
@@ -8,6 +9,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
+
+#[path = "emulator/acquires.rs"]
+mod acquires;
+
+use acquires::ACQUIRES;
+
+/// What an acquire left out does.
+enum Found {
+    /// The program fails.
+    Without(&'static Program),
+    /// None does, for this reason.
+    Kept(&'static str),
+}
 
 /// A program: the folder of its `main.cpp`, and files of `cu` that are linked with it.
 struct Program {
@@ -80,6 +94,26 @@ const CHANGES: [(&str, &str, &str); 13] = [
     ("steps.cuh", "constexpr uint32_t WITHOUT = FENCE_NONE;", "inline uint32_t WITHOUT = FENCE_NONE;"),
 ];
 
+/// What may acquire, as it is called.
+const ACQUIRING: [&str; 9] = [
+    "load_acquire_sys_u64(",
+    "load_acquire_gpu_u64(",
+    "load_acquire_sys_u32(",
+    "load_acquire_sys_tagged(",
+    "fence_acq_rel_sys(",
+    "fence_acq_rel_gpu(",
+    "fetch_add_acq_rel_gpu_u64(",
+    "cas_acq_rel_gpu_u64(",
+    "cas_acq_rel_sys_u32(",
+];
+
+/// The text with its call by the name that takes a number.
+fn numbered(text: &str, number: usize) -> String {
+    let call = ACQUIRING.iter().find(|call| text.contains(**call)).expect("a row should name a call");
+    let name = call.trim_end_matches('(');
+    text.replace(call, &format!("numbered_{name}<{number}>("))
+}
+
 fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -127,7 +161,7 @@ fn compile(folder: &Path, source: &Path, object: &Path) -> Command {
     command.args(["-std=c++17", "-O1", "-U_FORTIFY_SOURCE", "-DSYMM_DELAYS", "-x", "c++", "-c"]);
     // First, so that its symm/memory.cuh is found before the real one.
     command.arg(include(sources())).arg(include(&folder.join("cu")));
-    command.arg(include(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/include"))));
+    command.arg(include(&folder.join("include")));
     command.arg(source).arg("-o").arg(object);
     command
 }
@@ -139,6 +173,14 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     let cu = folder.join("cu");
     copy_folder(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/cu")), &cu)
         .expect("the sources should be readable");
+    copy_folder(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/include")), &folder.join("include"))
+        .expect("the headers should be readable");
+    for (number, (file, text, _)) in (1..).zip(&ACQUIRES) {
+        let source = fs::read_to_string(folder.join(file)).expect("a source should be text");
+        assert_eq!(source.matches(text).count(), 1, "{file}: {text}");
+        fs::write(folder.join(file), source.replace(text, &numbered(text, number)))
+            .expect("the copy should be writable");
+    }
     for (file, line, instead) in CHANGES {
         let source = fs::read_to_string(cu.join(file)).expect("a source should be text");
         assert_eq!(source.matches(line).count(), 1, "{file}: {line}");
@@ -174,10 +216,13 @@ fn build(program: &Program) -> PathBuf {
     built
 }
 
-/// What a run finds wrong; `Ok` if nothing.
-fn run(program: &Path, calls: u32, seed: u32, without: usize) -> Result<(), String> {
-    let arguments = [calls.to_string(), seed.to_string(), without.to_string()];
-    let done = Command::new(program).args(arguments).output().expect("a built program should start");
+/// What a run finds wrong; `Ok` if nothing. `without`: the numbers of a fence and of an acquire that are left out, 0 for none.
+fn run(program: &Path, calls: u32, seed: u32, without: (usize, usize)) -> Result<(), String> {
+    let (fence, acquire) = without;
+    let arguments = [calls.to_string(), seed.to_string(), fence.to_string()];
+    let mut command = Command::new(program);
+    command.args(arguments).env("SYMM_NO_ACQUIRE", acquire.to_string());
+    let done = command.output().expect("a built program should start");
     let said = String::from_utf8_lossy(&done.stdout);
     if done.status.success() && said.lines().last() == Some("0 failures") {
         return Ok(());
@@ -195,13 +240,22 @@ fn passes(program: &Program, calls: u32) {
     let seeds = env::var("SYMM_EMULATOR_SEEDS")
         .map_or(3, |n| n.parse().expect("SYMM_EMULATOR_SEEDS should be a number"));
     for seed in 1..=seeds {
-        run(&built, calls, seed, 0).unwrap_or_else(|why| panic!("{}: {why}", program.name));
+        run(&built, calls, seed, (0, 0)).unwrap_or_else(|why| panic!("{}: {why}", program.name));
     }
-    // Then every fence that this program is to miss.
-    for (number, (fence, _)) in FENCES.iter().enumerate().filter(|(_, (_, by))| by.name == program.name) {
-        let found = (1..=SEEDS).find(|seed| run(&built, calls, *seed, number + 1).is_err());
-        let seed = found.unwrap_or_else(|| panic!("{} passes without {fence}, {SEEDS} seeds", program.name));
-        println!("without {fence} {} fails at seed {seed}", program.name);
+    // Then every fence and acquire that this program is to miss.
+    let fails = |what: &str, without| {
+        let found = (1..=SEEDS).find(|seed| run(&built, calls, *seed, without).is_err());
+        let seed = found.unwrap_or_else(|| panic!("{} passes without {what}, {SEEDS} seeds", program.name));
+        println!("without {what} {} fails at seed {seed}", program.name);
+    };
+    for (number, (fence, _)) in (1..).zip(&FENCES).filter(|(_, (_, by))| by.name == program.name) {
+        fails(fence, (number, 0));
+    }
+    for (number, (file, text, found)) in (1..).zip(&ACQUIRES) {
+        match found {
+            Found::Without(by) if by.name == program.name => fails(&format!("{file}: {text}"), (0, number)),
+            _ => {}
+        }
     }
 }
 
@@ -271,4 +325,30 @@ fn every_fence_has_a_program_that_fails_without_it() {
         .collect();
     let expected: Vec<_> = std::iter::once("FENCE_NONE").chain(FENCES.map(|(name, _)| name)).collect();
     assert_eq!(names, expected);
+}
+
+/// An acquire that is new gets a row, too.
+#[test]
+fn every_acquire_is_listed_with_what_its_loss_does() {
+    fn calls_in(folder: &Path) -> usize {
+        let entries = fs::read_dir(folder).expect("the sources should be readable");
+        let paths: Vec<_> = entries.map(|entry| entry.expect("an entry should be readable").path()).collect();
+        let of = |path: &PathBuf| {
+            if path.is_dir() {
+                return calls_in(path);
+            }
+            if path.ends_with("symm/memory.cuh") {
+                return 0; // It defines them.
+            }
+            let source = fs::read_to_string(path).expect("a source should be text");
+            let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+            code.map(|line| ACQUIRING.iter().map(|call| line.matches(call).count()).sum::<usize>()).sum()
+        };
+        paths.iter().map(of).sum()
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    assert_eq!(calls_in(&root.join("cu")) + calls_in(&root.join("include")), ACQUIRES.len());
+    let unexplained =
+        ACQUIRES.iter().filter(|(.., found)| matches!(found, Found::Kept(why) if why.is_empty()));
+    assert_eq!(unexplained.count(), 0);
 }

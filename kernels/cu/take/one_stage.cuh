@@ -90,6 +90,8 @@ __device__ __forceinline__ void one_stage(Shared& s, const ReduceParams& q, uint
     step(STEP_COUNTED);
     if ((counted & SHARES) != shares) return;
     fence_acq_rel_sys();
+    // One lane has counted and acquired; each lane raises a flag that covers all shares.
+    __syncwarp();
   }
   failed = counted & ~SHARES;
   if (failed == 0) {

@@ -32,6 +32,15 @@ struct Message {
   unsigned pe;
 };
 
+// A value that a word had.
+struct Old {
+  u64 value, until;        // until as many deliveries
+  u64 replaced, forgotten;  // ticks
+  unsigned thread;         // who replaced it, with which store
+  uint32_t seq;
+  Message message;         // what it hands on; no stamp: nothing
+};
+
 struct Owned {
   u64 at, bytes;
   unsigned pe;
@@ -43,12 +52,14 @@ typedef std::pair<u64, uint32_t> Due;
 std::priority_queue<Due, std::vector<Due>, std::greater<Due>> dues;
 std::unordered_map<u64, std::vector<uint32_t>> by_word;  // of each word of 8 bytes the stores that wait
 std::unordered_map<u64, Message> messages;
+std::unordered_map<u64, std::vector<Old>> olds;  // of each word, oldest first
 std::vector<Owned> owned;
 std::vector<unsigned> free_ids;
 std::vector<uint32_t> seqs;  // of each id: stores so far; never put back
 std::vector<uint32_t> waits_of;  // of each id: stores that wait
 std::vector<bool> ended;
-u64 now, issues;
+u64 now, issues, deliveries;
+bool old_allowed = true;
 
 template <typename F>
 void each_word(u64 at, size_t bytes, F f) {
@@ -61,6 +72,100 @@ bool happens_before(const Store& s, const Clock& clock) { return s.thread < cloc
 
 void give_back(unsigned id) {
   if (ended[id] && waits_of[id] == 0) free_ids.push_back(id), ended[id] = false;
+}
+
+constexpr size_t MOST_OLD = 4;
+// Ticks for which a strong load may miss what was delivered.
+constexpr u64 STRONG = 1 << 12;
+
+// Keeps what a range has, before store `seq` of `thread` replaces it: all words equally long, or one read at once would be torn.
+void keep(u64 at, size_t bytes, unsigned thread, uint32_t seq) {
+  const u64 forgotten = now + machine::below(1ull << machine::below(19));
+  deliveries++;
+  each_word(at, bytes, [&](u64 w) {
+    auto& of_word = olds[w];
+    if (of_word.size() == MOST_OLD) of_word.erase(of_word.begin());
+    Old old = {0, deliveries, now, forgotten, thread, seq, {nullptr, Scope::Gpu, 0}};
+    memcpy(&old.value, (const void*)(8 * w), 8);
+    const auto message = messages.find(w);
+    if (message != messages.end()) old.message = message->second;
+    of_word.push_back(std::move(old));
+  });
+}
+
+void forget_old() {
+  for (auto entry = olds.begin(); entry != olds.end();) entry = entry->second.back().forgotten <= now ? olds.erase(entry) : std::next(entry);
+}
+
+// The first delivery that this thread cannot miss at a word.
+u64 earliest(u64 word, const std::vector<Old>& of_word, bool strong) {
+  const auto seen = current->seen.find(word);
+  const u64 before = seen == current->seen.end() ? 0 : seen->second;
+  for (size_t k = of_word.size(); k-- > 0;) {
+    const Old& o = of_word[k];
+    const bool known = o.thread < current->clock.size() && o.seq <= current->clock[o.thread];
+    if (known || o.forgotten <= now || (strong && o.replaced + STRONG <= now)) return std::max(before, o.until);
+  }
+  return before;
+}
+
+// The value of a word that was the newest after so many deliveries; nullptr: what is there now.
+const Old* value_at(u64 word, u64 time) {
+  const auto entry = olds.find(word);
+  if (entry == olds.end()) return nullptr;
+  for (const Old& o : entry->second)
+    if (o.until > time) return &o;
+  return nullptr;
+}
+
+// When a load sees these words, as a count of deliveries: at half of the times now.
+u64 time_of_load(u64 first, u64 last, bool strong) {
+  if (!old_allowed) return deliveries;
+  u64 floor = 0, times[2 * MOST_OLD];
+  size_t n = 0;
+  bool any = false;
+  for (u64 w = first; w <= last; w++) {
+    const auto entry = olds.find(w);
+    if (entry == olds.end()) continue;
+    any = true;
+    floor = std::max(floor, earliest(w, entry->second, strong));
+    for (const Old& o : entry->second) times[n++] = o.until;
+  }
+  if (!any) return deliveries;
+  size_t young = 0;
+  for (size_t k = 0; k < n; k++)
+    if (times[k] > floor) times[young++] = times[k];
+  u64 time = deliveries;
+  if (young != 0 && machine::below(2) == 0) {
+    const u64 k = machine::below(young + 1);
+    time = k == young ? floor : times[k];
+  }
+  // What is read now is never older again.
+  for (u64 w = first; young != 0 && w <= last; w++) current->seen[w] = time;
+  return time;
+}
+
+// Reads a range of one or two words as it was at a time.
+void read_at(u64 at, void* value, size_t bytes, u64 time) {
+  memcpy(value, (const void*)at, bytes);
+  each_word(at, bytes, [&](u64 w) {
+    const Old* old = value_at(w, time);
+    if (old == nullptr) return;
+    const u64 begin = std::max(at, 8 * w), end = std::min<u64>(at + bytes, 8 * w + 8);
+    memcpy((char*)value + (begin - at), (const char*)&old->value + (begin - 8 * w), end - begin);
+  });
+}
+
+// Reads a range as plain loads may: each of its words at a time of its own.
+void read_weak(u64 at, void* value, size_t bytes) {
+  if (olds.empty()) {
+    memcpy(value, (const void*)at, bytes);
+    return;
+  }
+  each_word(at, bytes, [&](u64 w) {
+    const u64 begin = std::max(at, 8 * w), end = std::min<u64>(at + bytes, 8 * w + 8);
+    read_at(begin, (char*)value + (begin - at), end - begin, time_of_load(w, w, false));
+  });
 }
 
 // Delivers the stores that overlap a range and that `which` names, older ones first.
@@ -77,6 +182,7 @@ void deliver(uint32_t index) {
   Store& s = stores[index];
   if (!s.waits) return;
   s.waits = false;
+  keep(s.at, s.bytes, s.thread, s.seq);
   memcpy((void*)s.at, s.value, s.bytes);
   each_word(s.at, s.bytes, [&](u64 w) {
     auto& of_word = by_word[w];
@@ -150,13 +256,16 @@ void acquire_from(const Message& m) {
   if (m.scope == Scope::Sys || m.pe == current->pe) join_clock(current->clock, *m.stamp);
 }
 
-void read_message(u64 word, bool acquire) {
-  const auto m = messages.find(word);
-  if (m == messages.end()) return;
-  if (acquire) return acquire_from(m->second);
-  const bool in_scope = m->second.scope == Scope::Sys || m->second.pe == current->pe;
+// Takes what the value of a word at a time hands on.
+void read_message(u64 word, u64 time, bool acquire) {
+  const Old* old = value_at(word, time);
+  const auto newest = messages.find(word);
+  const Message* m = old != nullptr ? &old->message : newest == messages.end() ? nullptr : &newest->second;
+  if (m == nullptr || !m->stamp) return;
+  if (acquire) return acquire_from(*m);
+  const bool in_scope = m->scope == Scope::Sys || m->pe == current->pe;
   auto& read = current->read;
-  if (in_scope && (read.empty() || read.back() != m->second.stamp)) read.push_back(m->second.stamp);
+  if (in_scope && (read.empty() || read.back() != m->stamp)) read.push_back(m->stamp);
 }
 
 bool is_own(const Store& s, unsigned pe) {
@@ -179,12 +288,19 @@ struct Open {
   unsigned char before[64];
 } open;
 
+// An old value that lies in memory for the plain load that is about to be made.
+struct Shown {
+  u64 at;
+  size_t bytes;
+  unsigned char now[64];
+} shown;
+
 }  // namespace
 
 void reset() {
   deliver_all();
   messages.clear();
-  now = 0;
+  now = 0, deliveries = 0;
 }
 
 void join_clock(Clock& into, const Clock& other) {
@@ -207,6 +323,7 @@ void begin(View& view, unsigned pe, const Clock& before) {
   view.clock[view.id] = seqs[view.id];
   view.released.reset();
   view.read.clear();
+  view.seen.clear();
 }
 
 void release_id(unsigned id) {
@@ -226,6 +343,7 @@ void deliver_due(u64 tick) {
     if (stores[index].waits) deliver(index);
   }
   if (waiting.size() > 64 && dues.empty()) forget_delivered();
+  if (tick % 4096 == 0) forget_old();
 }
 
 u64 next_due() {
@@ -237,6 +355,8 @@ void deliver_all() {
   settle();
   deliver_which([](const Store&) { return true; });
   owned.clear();
+  // What the host writes from here on is all that is there.
+  olds.clear();
 }
 
 void own(unsigned pe, const void* at, size_t bytes) { owned.push_back({(u64)at, bytes, pe}); }
@@ -245,8 +365,9 @@ void load(const void* at, void* value, size_t bytes, bool acquire) {
   settle();
   machine::yield();
   see((u64)at, bytes);
-  memcpy(value, at, bytes);
-  each_word((u64)at, bytes, [&](u64 w) { read_message(w, acquire); });
+  const u64 time = time_of_load((u64)at / 8, ((u64)at + bytes - 1) / 8, true);
+  read_at((u64)at, value, bytes, time);
+  each_word((u64)at, bytes, [&](u64 w) { read_message(w, time, acquire); });
 }
 
 void store(void* at, const void* value, size_t bytes, bool releases, Scope scope) {
@@ -267,7 +388,7 @@ u64 modify(void* at, size_t bytes, bool acquire, bool releases, Scope scope, u64
   memcpy(&old, at, bytes);
   const u64 word = (u64)at / 8;
   Stamp stamp = releases ? snapshot() : current->released;
-  read_message(word, acquire);
+  read_message(word, deliveries, acquire);
   // An atomic hands on what the one before it released.
   const auto before = messages.find(word);
   if (before != messages.end() && stamp) {
@@ -278,12 +399,21 @@ u64 modify(void* at, size_t bytes, bool acquire, bool releases, Scope scope, u64
     stamp = before->second.stamp;
   }
   const u64 changed = change(old, a, b);
+  View& me = *current;
+  seqs[me.id] = ++me.clock[me.id];
+  keep((u64)at, bytes, me.id, me.clock[me.id]);
   memcpy(at, &changed, bytes);
   if (stamp) messages[word] = {stamp, scope, pe};
   return old;
 }
 
 void weak_load(const void* at, void* value, size_t bytes) {
+  settle();
+  see((u64)at, bytes);
+  read_weak((u64)at, value, bytes);
+}
+
+void transport_load(const void* at, void* value, size_t bytes) {
   settle();
   see((u64)at, bytes);
   memcpy(value, at, bytes);
@@ -304,7 +434,10 @@ void fence(bool acquire, Scope scope) {
   current->released = snapshot();
 }
 
+void allow_old(bool allowed) { old_allowed = allowed; }
+
 void settle() {
+  if (shown.bytes != 0) memcpy((void*)shown.at, shown.now, shown.bytes), shown.bytes = 0;
   if (open.bytes == 0) return;
   unsigned char stored[sizeof open.before];
   const size_t bytes = open.bytes;
@@ -317,6 +450,13 @@ void settle() {
 void plain_read(u64 at, size_t bytes) {
   settle();
   see(at, bytes);
+  if (olds.empty() || bytes > sizeof shown.now) return;
+  unsigned char value[sizeof shown.now];
+  read_weak(at, value, bytes);
+  if (memcmp(value, (const void*)at, bytes) == 0) return;
+  memcpy(shown.now, (const void*)at, bytes);
+  memcpy((void*)at, value, bytes);
+  shown.at = at, shown.bytes = bytes;
 }
 
 void plain_write(u64 at, size_t bytes) {

@@ -11,7 +11,9 @@
 // That GPU scope delivers to the PE's own memory is more than PTX says. It is what the kernels build on (docs/MEMORY_MODEL.md, "On
 // GPUs"): a GPU's memory is reached through its own second-level cache, by peers too, and GPU scope means that cache.
 //
-// Not in the model: loads that return an older value than the one delivered last.
+// A load may return a value that was there before: not one that a store has replaced which happens before the load, nor one older than
+// what the same thread has read there already. A word of 16 bytes is read at once, plain accesses are read word by word. Old values are
+// forgotten after a time that the seed chooses, so that whoever waits gets on. Atomics, and a transport, read what is there.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +33,14 @@ u64 modify(void* at, size_t bytes, bool acquire, bool release, Scope scope, u64 
 
 // Weak ones.
 void weak_load(const void* at, void* value, size_t bytes);
+// What is in memory, for whoever is no thread of a GPU.
+void transport_load(const void* at, void* value, size_t bytes);
 void weak_store(void* at, const void* value, size_t bytes);
 
 void fence(bool acquire, Scope scope);
+
+// Whether loads may return old values, from now on; they may unless this says no.
+void allow_old(bool allowed);
 
 // Memory of a PE, until the next join, for what a kernel's end delivers. What nobody names belongs to no PE.
 void own(unsigned pe, const void* at, size_t bytes);

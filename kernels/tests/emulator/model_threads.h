@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "model.h"
@@ -19,6 +20,7 @@ struct View {
   Clock clock;                 // its own stores included
   Stamp released;              // at its last release fence
   std::vector<Stamp> read;     // what relaxed loads have seen, for the next acquire fence
+  std::unordered_map<u64, u64> seen;  // of each word: deliveries before the youngest value read there
 };
 
 extern View* current;  // nullptr: the host

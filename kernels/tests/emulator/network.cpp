@@ -35,7 +35,7 @@ void copy(u64 to, u64 from, size_t bytes) {
   unsigned char piece[8];
   for (size_t at = 0; at < bytes; at += sizeof piece) {
     const size_t length = bytes - at < sizeof piece ? bytes - at : sizeof piece;
-    model::weak_load((const void*)(from + at), piece, length);
+    model::transport_load((const void*)(from + at), piece, length);
     model::weak_store((void*)(to + at), piece, length);
   }
 }

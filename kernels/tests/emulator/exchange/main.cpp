@@ -3,7 +3,6 @@
 // usage: main ITERATIONS SEED [FENCE]    FENCE (enum Fence of steps.cuh) is left out
 #include "exchange.cu"
 
-#include <random>
 
 #include "launches.h"
 #include "world.h"
@@ -32,8 +31,6 @@ struct ExchangeLaunches : Launches<Shared<false>, ExchangeParams> {
 };
 #endif
 
-static std::mt19937_64 random_words;
-static u64 below(u64 n) { return random_words() % n; }
 
 enum Damage { NONE, NEGATIVE, INPUT, OUTPUT };
 

@@ -4,12 +4,9 @@
 // usage: main CALLS SEED [FENCE]    FENCE (enum Fence of steps.cuh) is left out
 #include "net.h"
 
-#include <random>
 
 using namespace symm;
 
-static std::mt19937_64 random_words;
-static u64 below(u64 n) { return random_words() % n; }
 
 constexpr size_t BUFFER_BYTES = 16384;
 constexpr size_t PAD_WORDS = 64;
@@ -43,10 +40,12 @@ struct OneSided {
 inline unsigned rank_of(const OneSided& q) { return q.exchange.rank; }
 }  // namespace symm
 
-// As a kernel of the stream, by one thread.
+// As a kernel of the stream, by one thread: after all threads of the one before, and before all of the next.
 static void as_kernel(const Stores& s) {
+  __syncthreads();
   if (threadIdx.x == 0)
     for (u64 k = 0; k < s.bytes; k++) s.to[k] = s.from[k];
+  __syncthreads();
 }
 
 static void on_network(OneSided q) {

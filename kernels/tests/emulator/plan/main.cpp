@@ -2,7 +2,6 @@
 //
 // usage: main CALLS SEED [FENCE]    FENCE (enum Fence of steps.cuh) is left out
 #include <algorithm>
-#include <random>
 
 #include "launches.h"
 #include "plan.cu"
@@ -10,9 +9,6 @@
 
 using PlanLaunches = Launches<symm::reduce::Shared, PlanParams>;
 typedef std::vector<unsigned char> Bytes;
-
-static std::mt19937_64 random_words;
-static u64 below(u64 n) { return random_words() % n; }
 
 enum Damage { NONE, ARGUMENT, ANOTHER_PLAN };
 

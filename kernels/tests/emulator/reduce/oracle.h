@@ -2,15 +2,11 @@
 #pragma once
 
 #include <algorithm>
-#include <random>
 
 #include "reduce.cu"
 
 using namespace symm;
 using namespace symm::reduce;
-
-inline std::mt19937_64 random_words;
-inline u64 below(u64 n) { return random_words() % n; }
 
 typedef std::vector<unsigned char> Bytes;
 

@@ -21,6 +21,24 @@ inline void modelled_store(void* at, T v, bool release, Scope scope) {
   model::store(at, &v, sizeof v, release, scope);
 }
 
+// The acquire that is left out, by its number in tests/emulator/acquires.rs; 0: none. Calls that have one of those numbers are made by
+// these names instead.
+inline uint32_t NO_ACQUIRE = 0;
+
+template <uint32_t N>
+inline bool acquires() { return N != NO_ACQUIRE; }
+
+template <uint32_t N>
+inline u64 numbered_load_acquire_sys_u64(const void* at) { return modelled_load<u64>(at, acquires<N>()); }
+template <uint32_t N>
+inline u64 numbered_load_acquire_gpu_u64(const void* at) { return modelled_load<u64>(at, acquires<N>()); }
+template <uint32_t N>
+inline uint32_t numbered_load_acquire_sys_u32(const void* at) { return modelled_load<uint32_t>(at, acquires<N>()); }
+template <uint32_t N>
+inline void numbered_fence_acq_rel_sys() { model::fence(acquires<N>(), Scope::Sys); }
+template <uint32_t N>
+inline void numbered_fence_acq_rel_gpu() { model::fence(acquires<N>(), Scope::Gpu); }
+
 inline u64 load_acquire_sys_u64(const void* at) { return modelled_load<u64>(at, true); }
 inline u64 load_acquire_gpu_u64(const void* at) { return modelled_load<u64>(at, true); }
 inline u64 load_relaxed_sys_u64(const void* at) { return modelled_load<u64>(at, false); }
@@ -43,6 +61,8 @@ struct alignas(16) Tagged {
 inline void store_relaxed_sys_tagged(void* at, Tagged v) { modelled_store(at, v, false, Scope::Sys); }
 inline Tagged load_relaxed_sys_tagged(const void* at) { return modelled_load<Tagged>(at, false); }
 inline Tagged load_acquire_sys_tagged(const void* at) { return modelled_load<Tagged>(at, true); }
+template <uint32_t N>
+inline Tagged numbered_load_acquire_sys_tagged(const void* at) { return modelled_load<Tagged>(at, acquires<N>()); }
 
 inline u64 added(u64 old, u64 v, u64) { return old + v; }
 inline u64 larger(u64 old, u64 v, u64) { return old > v ? old : v; }
@@ -54,6 +74,17 @@ inline u64 fetch_add_acq_rel_gpu_u64(void* at, u64 v) { return model::modify(at,
 inline void max_release_gpu_u64(void* at, u64 v) { model::modify(at, 8, false, true, Scope::Gpu, larger, v, 0); }
 inline void add_release_sys_u64(void* at, u64 v) { model::modify(at, 8, false, true, Scope::Sys, added, v, 0); }
 inline void add_relaxed_sys_u64(void* at, u64 v) { model::modify(at, 8, false, false, Scope::Sys, added, v, 0); }
+
+template <uint32_t N>
+inline u64 numbered_fetch_add_acq_rel_gpu_u64(void* at, u64 v) { return model::modify(at, 8, acquires<N>(), true, Scope::Gpu, added, v, 0); }
+template <uint32_t N>
+inline u64 numbered_cas_acq_rel_gpu_u64(void* at, u64 expected, u64 desired) {
+  return model::modify(at, 8, acquires<N>(), true, Scope::Gpu, replaced, expected, desired);
+}
+template <uint32_t N>
+inline uint32_t numbered_cas_acq_rel_sys_u32(void* at, uint32_t expected, uint32_t desired) {
+  return (uint32_t)model::modify(at, 4, acquires<N>(), true, Scope::Sys, replaced, expected, desired);
+}
 
 inline u64 cas_acq_rel_gpu_u64(void* at, u64 expected, u64 desired) { return model::modify(at, 8, true, true, Scope::Gpu, replaced, expected, desired); }
 inline u64 cas_acq_rel_sys_u64(void* at, u64 expected, u64 desired) { return model::modify(at, 8, true, true, Scope::Sys, replaced, expected, desired); }
