@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 #[path = "build/link.rs"]
 mod link;
@@ -95,42 +97,68 @@ fn archs() -> Result<Vec<u32>, String> {
         .collect()
 }
 
-/// Compiles every module and returns the entries of the image list.
+/// Compiles every module, as many at once as cargo runs jobs, and returns the entries of the image list.
 fn images(nvcc: &Path, out: &Path, archs: &[u32]) -> Result<String, String> {
     let newest = archs.iter().max().ok_or("SYMM_CUDA_ARCHS is empty")?;
-    let mut list = String::new();
     let linked = MODULES.map(|name| (name, name, None));
     let relocatable = RELOCATABLE.map(|(name, file, define)| (name, file, Some(define)));
-    for (name, file, define) in linked.into_iter().chain(relocatable) {
-        let image = out.join(name).with_extension("fatbin");
-        let mut command = Command::new(nvcc);
-        command.args([
-            "-fatbin",
-            "-O3",
-            "-std=c++17",
-            "-Xcompiler",
-            "-Wall",
-            "-Werror",
-            "all-warnings",
-            "-Iinclude",
-        ]);
-        if let Some(define) = define {
-            command.args(["-rdc=true", RELOCATABLE_REGISTERS]).arg(format!("-D{define}"));
+    // The one that takes longest is the first of those.
+    let modules: Vec<_> = relocatable.into_iter().chain(linked).collect();
+    let jobs = env::var("NUM_JOBS").ok().and_then(|n| n.parse().ok()).unwrap_or(1).clamp(1, modules.len());
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<(), String> {
+        while let Some((name, file, define)) = modules.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let image = out.join(name).with_extension("fatbin");
+            compile(nvcc, &image, file, *define, (archs, *newest)).inspect_err(|_| {
+                // The others begin no more.
+                next.store(modules.len(), Ordering::Relaxed);
+            })?;
         }
-        for arch in archs {
-            command.arg("-gencode").arg(format!("arch=compute_{arch},code=sm_{arch}"));
-        }
-        // PTX of the newest, which the driver compiles for GPUs that came later.
-        command.arg("-gencode").arg(format!("arch=compute_{newest},code=compute_{newest}"));
-        command.arg(format!("cu/{file}.cu")).arg("-o").arg(&image);
-        let done = command.output().map_err(|e| format!("{}: {e}", nvcc.display()))?;
-        if !done.status.success() {
-            return Err(format!(
-                "nvcc {file}.cu: {}",
-                String::from_utf8_lossy(&done.stderr).replace('\n', " | ")
-            ));
-        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .try_for_each(|w| w.join().map_err(|_| "a thread that ran nvcc ended".to_owned())?)
+    })?;
+    let mut list = String::new();
+    for (name, ..) in &modules {
         let _ = write!(list, "({name:?}, include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}.fatbin\"))), ");
     }
     Ok(list)
+}
+
+/// Compiles `cu/{file}.cu` to a fat image for `archs`, with PTX of the newest, which the driver compiles for GPUs that came later.
+fn compile(
+    nvcc: &Path,
+    image: &Path,
+    file: &str,
+    define: Option<&str>,
+    (archs, newest): (&[u32], u32),
+) -> Result<(), String> {
+    let mut command = Command::new(nvcc);
+    command.args([
+        "-fatbin",
+        "-O3",
+        "-std=c++17",
+        "-Xcompiler",
+        "-Wall",
+        "-Werror",
+        "all-warnings",
+        "-Iinclude",
+    ]);
+    if let Some(define) = define {
+        command.args(["-rdc=true", RELOCATABLE_REGISTERS]).arg(format!("-D{define}"));
+    }
+    for arch in archs {
+        command.arg("-gencode").arg(format!("arch=compute_{arch},code=sm_{arch}"));
+    }
+    command.arg("-gencode").arg(format!("arch=compute_{newest},code=compute_{newest}"));
+    command.arg(format!("cu/{file}.cu")).arg("-o").arg(image);
+    let done = command.output().map_err(|e| format!("{}: {e}", nvcc.display()))?;
+    if done.status.success() {
+        return Ok(());
+    }
+    Err(format!("nvcc {file}.cu: {}", String::from_utf8_lossy(&done.stderr).replace('\n', " | ")))
 }
