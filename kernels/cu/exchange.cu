@@ -30,7 +30,7 @@
 //  7. Addresses of the first eight members travel with the parameters, not in a table.
 //  8. The next launch of the stream may start, and wait, while this one runs, if it is small.
 //  9. Blocks have no more warps than their rows need (exchange_few in the host's geometry.rs): eight reach every step sooner
-//     than 32, 1.5 us in all.
+//     than 32, 1.5 us in all. Kernels for at most 512 threads have twice the registers, so nothing is kept in local memory: 0.5 us.
 // 10. A share tells the receivers before it counts itself, which waits for an atomic.
 //
 // Tried and left out: a dry run of the later code by the idle warps while the first one waits (+1.6 us; +0.5 us with eight
@@ -251,16 +251,21 @@ __device__ __forceinline__ void run(S& s, const ExchangeParams& p) {
 
 }  // namespace
 
-#define SYMM_EXCHANGE(name, FORM, FEW)                                                                           \
-  extern "C" __global__ void __launch_bounds__(MAX_THREADS, 1) name(const __grid_constant__ ExchangeParams p) { \
-    __shared__ Shared<FEW> s;                                                                                    \
-    run<Kind<FORM, FEW>>(s, p);                                                                                  \
+#define SYMM_EXCHANGE(name, FORM, FEW, THREADS)                                                             \
+  extern "C" __global__ void __launch_bounds__(THREADS, 1) name(const __grid_constant__ ExchangeParams p) { \
+    __shared__ Shared<FEW> s;                                                                               \
+    run<Kind<FORM, FEW>>(s, p);                                                                             \
   }
 
-SYMM_EXCHANGE(symm_exchange, 0, false)
-SYMM_EXCHANGE(symm_exchange_barrier, FORM_BARRIER, true)
-SYMM_EXCHANGE(symm_exchange_all_gather, FORM_ALL_GATHER, true)
-SYMM_EXCHANGE(symm_exchange_all_to_all, FORM_ALL_TO_ALL, true)
-SYMM_EXCHANGE(symm_exchange_vdev, FORM_ALL_TO_ALL_VDEV, true)
-SYMM_EXCHANGE(symm_exchange_vdev_2d, FORM_ALL_TO_ALL_VDEV_2D, true)
-SYMM_EXCHANGE(symm_exchange_vdev_2d_offset, FORM_ALL_TO_ALL_VDEV_2D_OFFSET, true)
+// Twice: blocks of at most 512 threads leave each the registers that the code wants.
+#define SYMM_EXCHANGE_FEW(name, FORM)               \
+  SYMM_EXCHANGE(name, FORM, true, SMALL_BLOCK)      \
+  SYMM_EXCHANGE(name##_large, FORM, true, MAX_THREADS)
+
+SYMM_EXCHANGE(symm_exchange, 0, false, MAX_THREADS)
+SYMM_EXCHANGE(symm_exchange_barrier, FORM_BARRIER, true, SMALL_BLOCK)
+SYMM_EXCHANGE_FEW(symm_exchange_all_gather, FORM_ALL_GATHER)
+SYMM_EXCHANGE_FEW(symm_exchange_all_to_all, FORM_ALL_TO_ALL)
+SYMM_EXCHANGE_FEW(symm_exchange_vdev, FORM_ALL_TO_ALL_VDEV)
+SYMM_EXCHANGE_FEW(symm_exchange_vdev_2d, FORM_ALL_TO_ALL_VDEV_2D)
+SYMM_EXCHANGE_FEW(symm_exchange_vdev_2d_offset, FORM_ALL_TO_ALL_VDEV_2D_OFFSET)

@@ -6,6 +6,10 @@
 /// Most threads of a block of the exchange kernel where rows are moved; a barrier takes two warps.
 pub const EXCHANGE_THREADS: u32 = 1024;
 
+/// Threads of a block up to which the kernels for few splits have registers for all that they hold; for more there are others
+/// ([`Entry::for_threads`](crate::Entry::for_threads)).
+pub const SMALL_BLOCK: u32 = 512;
+
 /// Bytes for a block of the exchange up to which eight warps keep it busy; beyond, sixteen do.
 const EIGHT_WARPS: u64 = 1 << 20;
 /// The same where there are too few blocks to fill the links; beyond, all 32 are needed.
@@ -93,8 +97,8 @@ pub fn exchange(bytes: u64, ranks: u32, limits: Limits) -> Launch {
 /// The same for the kernels whose splits all fit notes, for which a block's size is free.
 ///
 /// Few warps reach each step sooner: they meet sooner, and fetch the code for fewer. Between two GPUs, dispatches of 1, 16, 128 and 512
-/// tokens of 7168 bf16 to 8 experts took 8.9, 11.9, 29.9 and 91.8 µs with 256 threads, 10.4, 13.4, 31.3 and 94.0 with 1024. 4096 tokens
-/// took 656, 653 and 655 with 256, 512 and 1024; with 16 blocks 722 and 688 with 512 and 1024.
+/// tokens of 7168 bf16 to 8 experts took 8.2, 11.4, 29.4 and 90.8 µs with 256 threads, 10.4, 13.4, 31.3 and 94.0 with 1024. 4096 tokens
+/// took 651 and 655 with 512 and 1024; with 16 blocks 721 and 688.
 pub fn exchange_few(bytes: u64, ranks: u32, limits: Limits) -> Launch {
     let launch = exchange(bytes, ranks, limits);
     let each = bytes / u64::from(launch.blocks);

@@ -4,6 +4,8 @@ mod images {
     include!(concat!(env!("OUT_DIR"), "/images.rs"));
 }
 
+use crate::geometry::SMALL_BLOCK;
+
 /// A kernel: the image it is in and its symbol there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
@@ -33,6 +35,16 @@ pub enum Entry {
     ExchangeVdev2d,
     /// `all_to_all_vdev_2d_offset`.
     ExchangeVdev2dOffset,
+    /// `all_gather` in blocks of more than [`SMALL_BLOCK`](crate::geometry::SMALL_BLOCK) threads; so are those below.
+    ExchangeAllGatherLarge,
+    /// `all_to_all`.
+    ExchangeAllToAllLarge,
+    /// `all_to_all_vdev`.
+    ExchangeVdevLarge,
+    /// `all_to_all_vdev_2d`.
+    ExchangeVdev2dLarge,
+    /// `all_to_all_vdev_2d_offset`.
+    ExchangeVdev2dOffsetLarge,
     /// `broadcast`, and reductions that take part with an invalid argument: [`ReduceParams`](crate::params::ReduceParams),
     /// [`REDUCE_THREADS`](crate::geometry::REDUCE_THREADS).
     Broadcast,
@@ -81,7 +93,7 @@ pub enum Entry {
 }
 
 /// Every kernel, in the order of [`Entry`].
-pub const ENTRIES: [Entry; 33] = [
+pub const ENTRIES: [Entry; 38] = [
     Entry::Put,
     Entry::Get,
     Entry::PadSignal,
@@ -94,6 +106,11 @@ pub const ENTRIES: [Entry; 33] = [
     Entry::ExchangeVdev,
     Entry::ExchangeVdev2d,
     Entry::ExchangeVdev2dOffset,
+    Entry::ExchangeAllGatherLarge,
+    Entry::ExchangeAllToAllLarge,
+    Entry::ExchangeVdevLarge,
+    Entry::ExchangeVdev2dLarge,
+    Entry::ExchangeVdev2dOffsetLarge,
     Entry::Broadcast,
     Entry::ReduceF16,
     Entry::ReduceBf16,
@@ -165,6 +182,11 @@ impl Entry {
                 | Entry::ExchangeVdev
                 | Entry::ExchangeVdev2d
                 | Entry::ExchangeVdev2dOffset
+                | Entry::ExchangeAllGatherLarge
+                | Entry::ExchangeAllToAllLarge
+                | Entry::ExchangeVdevLarge
+                | Entry::ExchangeVdev2dLarge
+                | Entry::ExchangeVdev2dOffsetLarge
                 | Entry::Broadcast
                 | Entry::ReduceF16
                 | Entry::ReduceBf16
@@ -179,6 +201,19 @@ impl Entry {
                 | Entry::PushedI32
                 | Entry::PushedI64
         )
+    }
+
+    /// The kernel for blocks of so many threads: of most exchanges there are two.
+    pub const fn for_threads(self, threads: u32) -> Entry {
+        match self {
+            small if threads <= SMALL_BLOCK => small,
+            Entry::ExchangeAllGather => Entry::ExchangeAllGatherLarge,
+            Entry::ExchangeAllToAll => Entry::ExchangeAllToAllLarge,
+            Entry::ExchangeVdev => Entry::ExchangeVdevLarge,
+            Entry::ExchangeVdev2d => Entry::ExchangeVdev2dLarge,
+            Entry::ExchangeVdev2dOffset => Entry::ExchangeVdev2dOffsetLarge,
+            any => any,
+        }
     }
 
     /// Symbol of the kernel in its image.
@@ -196,6 +231,11 @@ impl Entry {
             Entry::ExchangeVdev => c"symm_exchange_vdev",
             Entry::ExchangeVdev2d => c"symm_exchange_vdev_2d",
             Entry::ExchangeVdev2dOffset => c"symm_exchange_vdev_2d_offset",
+            Entry::ExchangeAllGatherLarge => c"symm_exchange_all_gather_large",
+            Entry::ExchangeAllToAllLarge => c"symm_exchange_all_to_all_large",
+            Entry::ExchangeVdevLarge => c"symm_exchange_vdev_large",
+            Entry::ExchangeVdev2dLarge => c"symm_exchange_vdev_2d_large",
+            Entry::ExchangeVdev2dOffsetLarge => c"symm_exchange_vdev_2d_offset_large",
             Entry::Broadcast => c"symm_broadcast",
             Entry::ReduceF16 => c"symm_reduce_f16",
             Entry::ReduceBf16 => c"symm_reduce_bf16",

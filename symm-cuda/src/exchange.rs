@@ -163,6 +163,6 @@ impl Cuda {
         }
         // SAFETY: the parameters are the kernel's; tables and regions live as long as context and handle, and the caller
         // promises the addresses of the descriptor.
-        unsafe { self.kernels.launch(entry, launch, stream, &params) }
+        unsafe { self.kernels.launch(entry.for_threads(launch.threads), launch, stream, &params) }
     }
 }

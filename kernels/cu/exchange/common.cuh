@@ -15,6 +15,7 @@ namespace symm {
 namespace exchange {
 
 constexpr int MAX_THREADS = 1024;
+constexpr int SMALL_BLOCK = 512;
 constexpr int MAX_WARPS = MAX_THREADS / 32;
 constexpr unsigned ALL = 0xffffffffu;
 

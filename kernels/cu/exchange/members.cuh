@@ -148,12 +148,12 @@ __device__ __forceinline__ Read read_note(const ExchangeParams& p, uint32_t form
     Tagged head = {0, w.epoch};
     if (lane <= TOLD) head = load_acquire_sys_tagged((const void*)first);
     const bool told = lane == TOLD && head.word != 0 && head.word <= w.epoch;
-    if (__any_sync(ALL, told) && !goes_on(p, w, NoteSeen{p})) return {false, false, 0, 0, 0};
-    if (!__any_sync(ALL, lane < TOLD && head.tag != w.epoch)) {
+    const bool given_up = __any_sync(ALL, told);
+    if (!given_up && !__any_sync(ALL, lane < TOLD && head.tag != w.epoch)) {
       const bool alike = __shfl_sync(ALL, head.word, WORD_N_SPLITS) == p.n_splits && __shfl_sync(ALL, head.word, WORD_FORM) == form;
       if (!alike || !__any_sync(ALL, split.late || start.late)) return {true, alike, head.word, split.word, start.word};
     }
-    if (look % LOOKS == 0 && !goes_on(p, w, NoteSeen{p})) return {false, false, 0, 0, 0};
+    if ((given_up || look % LOOKS == 0) && !goes_on(p, w, NoteSeen{p})) return {false, false, 0, 0, 0};
   }
 }
 

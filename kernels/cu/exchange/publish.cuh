@@ -96,25 +96,33 @@ __device__ __forceinline__ Finding worst_split(const Group& g, S& s, const Excha
   return g.lowest(s.scratch, found);
 }
 
+// Splits that are not plainly right: judges them as symm_core::splits does. One warp.
+template <typename S>
+__device__ __noinline__ void judge_splits(S& s, const ExchangeParams& p, bool offsets) {
+  const uint32_t lane = threadIdx.x & 31, n = published_splits(p);
+  Finding found = {NO_FINDING, 0, 0, 0};
+  u64 sum = 0;
+  if (lane < n) check_split(p, offsets, lane, s.splits[p.rank][lane], s.starts[lane], found, sum);
+  found = worst_split(OneWarp(), s, p, offsets, found, sum);
+  if (lane == 0 && found.key != NO_FINDING) s.fault = found.fault, s.fault_a = found.a, s.fault_b = found.b;
+}
+
 // Makes ready what will be published: a warp reads few splits, each of them once, checks them and leaves all in `s`.
 template <typename K, typename S>
 __device__ __forceinline__ void prepare_few(S& s, const ExchangeParams& p) {
   const uint32_t lane = threadIdx.x & 31, n = published_splits(p);
   const bool offsets = K::form(p) == FORM_ALL_TO_ALL_VDEV_2D_OFFSET;
   const long long* in = (const long long*)p.in_splits;
-  Finding found = {NO_FINDING, 0, 0, 0};
-  u64 sum = 0;
-  if (lane < n) {
-    const long long split = read_once(in + lane), start = offsets ? read_once(in + n + lane) : 0;
-    s.splits[p.rank][lane] = split;
-    s.starts[lane] = start;
-    check_split(p, offsets, lane, split, start, found, sum);
-  }
-  if (n > 0) found = worst_split(OneWarp(), s, p, offsets, found, sum);
-  if (lane == 0) {
-    const bool fine = found.key == NO_FINDING;
-    s.fault = fine ? 0 : found.fault, s.fault_a = found.a, s.fault_b = found.b;
-  }
+  long long split = 0, start = 0;
+  if (lane < n) split = read_once(in + lane), start = offsets ? read_once(in + n + lane) : 0;
+  s.splits[p.rank][lane] = split;
+  s.starts[lane] = start;
+  if (lane == 0) s.fault = 0;
+  // Plainly right, as nearly always: narrow, and the rows are there.
+  bool doubt = (u64)split >= NARROW_ROWS;
+  if (offsets) doubt = doubt || (split > 0 && (start < 0 || (u64)start + (u64)split > p.in_rows));
+  const uint32_t sum = __reduce_add_sync(ALL, (uint32_t)split);
+  if (__any_sync(ALL, doubt || (!offsets && sum > p.in_rows))) judge_splits(s, p, offsets);
   __syncwarp();
 }
 

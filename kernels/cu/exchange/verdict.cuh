@@ -121,11 +121,11 @@ __device__ __forceinline__ bool place_all(S& s, const ExchangeParams& p, u64 epo
   return doubt;
 }
 
-// The verdict over splits that are not narrow. The whole block.
+// The verdict whatever the splits are, and after a doubt. The whole block.
 template <typename K, typename S>
 __device__ __noinline__ bool verdict_wide(S& s, const ExchangeParams& p, u64 epoch, const Kept& kept) {
   Finding found = {NO_FINDING, 0, 0, 0};
-  if (!p.invalid) place_all<K>(s, p, epoch, kept, found);
+  if (K::form(p) != FORM_BARRIER && !p.invalid) place_all<K>(s, p, epoch, kept, found);
   return judge_all<K>(s, p, epoch, found);
 }
 
@@ -135,7 +135,6 @@ __device__ __forceinline__ bool verdict(S& s, const ExchangeParams& p, u64 epoch
   const uint32_t form = K::form(p), warp = threadIdx.x / 32, warps = blockDim.x / 32;
   constexpr bool NARROW = K::NARROW;
   if (NARROW && s.wide) return verdict_wide<K>(s, p, epoch, kept);
-  Finding found = {NO_FINDING, 0, 0, 0};
   bool doubt = p.invalid != 0;
   // From the last warp down, so that the headers are looked at while the first ones work out the places.
 #pragma unroll 1
@@ -144,18 +143,17 @@ __device__ __forceinline__ bool verdict(S& s, const ExchangeParams& p, u64 epoch
     if constexpr (NARROW) {
 #pragma unroll 1
       for (uint32_t step = warp; step < p.ranks; step += warps) {
-        const uint32_t d = destination(p, step);
-        const u64 capacity = s.header[d][WORD_OUT_ROWS], needed = place_narrow<K>(s, p, step, kept);
-        if ((threadIdx.x & 31) == 0 && needed > capacity)
-          note(found, finding_key(6, d), FAULT_OUTPUT_ROWS, needed, capacity), doubt = true;
+        const u64 needed = place_narrow<K>(s, p, step, kept);
+        doubt = doubt || needed > s.header[destination(p, step)][WORD_OUT_ROWS];
       }
     } else {
+      Finding found = {NO_FINDING, 0, 0, 0};
       const bool full = place_all<K>(s, p, epoch, kept, found);
       doubt = doubt || full;
     }
   }
   if (warp == 0) step(STEP_PLACED);
-  return !__syncthreads_or(doubt) || judge_all<K>(s, p, epoch, found);
+  return !__syncthreads_or(doubt) || verdict_wide<K>(s, p, epoch, kept);
 }
 
 }  // namespace exchange
