@@ -72,14 +72,15 @@ impl Teams {
 }
 
 /// What all PEs asked for, if that is the same and can be made.
-fn agreed(all: &[Vec<u8>], mine: Strided, limited: bool) -> Result<()> {
+fn agreed(all: &[Vec<u8>], limited: bool) -> Result<()> {
     if let Some(pe) = all.iter().position(|said| *said != all[0]) {
         let why = format!("PE 0 and PE {pe} name other members");
         return Err(Error::Bootstrap { call: OP, why });
     }
-    if limited && mine.size as usize != all.len() {
+    if limited {
+        // Not the world's either: a collective over it ends the process.
         let why = "several PEs share a GPU without MPS, or each with all of its threads (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE): NVSHMEM has \
-                   no teams then but its own"
+                   no collectives then, so no team"
             .to_owned();
         return Err(unsupported(CAPABILITY, why));
     }
@@ -97,7 +98,8 @@ impl Nvshmem {
     /// Over the *world*, with the same members on every PE. Streams are idle: NVSHMEM waits for the whole GPU.
     ///
     /// # Errors
-    /// On every PE: `Unsupported` if the members are no rising arithmetic sequence of PEs, or several PEs share a GPU without MPS;
+    /// On every PE: `Unsupported` if the members are no rising arithmetic sequence of PEs, or several PEs share a GPU
+    /// in a way that has no NVSHMEM collectives;
     /// [`Error::Bootstrap`] if PEs name different members; [`Error::Backend`] if NVSHMEM makes none (`NVSHMEM_MAX_TEAMS` says how many
     /// there may be); `Unavailable` if it does not return within [`Config::init_timeout`](symm_core::Config::init_timeout).
     pub fn team(&self, members: &[Pe]) -> Result<Option<i32>> {
@@ -117,7 +119,7 @@ impl Nvshmem {
                 why: "a verdict that this PE does not know".to_owned(),
             });
         };
-        agreed(&all, strided, self.library.is_limited())?;
+        agreed(&all, self.library.is_limited())?;
         if strided.size as usize == n {
             return Ok(Some(WORLD));
         }
@@ -172,13 +174,14 @@ mod tests {
     fn what_pes_ask_for_must_agree_and_be_possible() {
         let (a, b) = (Strided { start: 0, stride: 2, size: 2 }, Strided { start: 1, stride: 1, size: 2 });
         let all = |s: Strided| vec![s.bytes(); 4];
-        assert!(agreed(&all(a), a, false).is_ok());
-        assert_eq!(agreed(&all(a), a, true).map_err(|e| e.kind()), Err("Unsupported"));
         let whole = Strided { start: 0, stride: 1, size: 4 };
-        assert!(agreed(&all(whole), whole, true).is_ok(), "the world's team is there at any status");
+        for team in [a, whole] {
+            assert!(agreed(&all(team), false).is_ok());
+            assert_eq!(agreed(&all(team), true).map_err(|e| e.kind()), Err("Unsupported"));
+        }
         let mut mixed = all(a);
         mixed[3] = b.bytes();
-        let why = agreed(&mixed, a, false).expect_err("another subset").to_string();
+        let why = agreed(&mixed, false).expect_err("another subset").to_string();
         assert!(why.contains("PE 0 and PE 3"), "{why}");
     }
 }
