@@ -35,7 +35,7 @@ pub enum Entry {
     ExchangeVdev2d,
     /// `all_to_all_vdev_2d_offset`.
     ExchangeVdev2dOffset,
-    /// `all_gather` in blocks of more than [`SMALL_BLOCK`](crate::geometry::SMALL_BLOCK) threads; so are those below.
+    /// `all_gather` in blocks of more than [`SMALL_BLOCK`] threads; so are those below.
     ExchangeAllGatherLarge,
     /// `all_to_all`.
     ExchangeAllToAllLarge,
