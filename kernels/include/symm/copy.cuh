@@ -11,9 +11,13 @@ constexpr int IN_FLIGHT = 7;
 // Bytes that one warp moves with one round of 16-byte vectors.
 constexpr u64 WARP_ROUND = 32 * 16;
 
-// The largest piece a warp takes at a time: twice as large ones end at such different times that an all_to_all of 64 MiB took 10 %
-// longer, half as large ones did no better.
+// The largest piece a warp takes at a time while it has few: twice as large ones end at such different times that an all_to_all of
+// 64 MiB took 10 % longer, half as large ones did no better.
 constexpr u64 MAX_PIECE = 2 * IN_FLIGHT * WARP_ROUND;
+
+// A warp that has this many pieces or more takes twice as large ones: where a few warps move much, what counts is how seldom each
+// stops between two pieces (16 blocks lost 5 % by the smaller ones), and the last piece is a small part of all.
+constexpr u64 MANY_PIECES = 64;
 
 __device__ __noinline__ u64 divide_wide(u64 a, u64 b) { return a / b; }
 
@@ -27,7 +31,8 @@ __device__ __forceinline__ u64 divide(u64 a, u64 b) {
 __device__ __forceinline__ u64 piece_bytes(u64 bytes, u64 warps) {
   u64 piece = divide(bytes + warps - 1, warps);
   piece = (piece + WARP_ROUND - 1) / WARP_ROUND * WARP_ROUND;
-  return piece < WARP_ROUND ? WARP_ROUND : piece > MAX_PIECE ? MAX_PIECE : piece;
+  const u64 most = piece < MANY_PIECES * MAX_PIECE ? MAX_PIECE : 2 * MAX_PIECE;
+  return piece < WARP_ROUND ? WARP_ROUND : piece > most ? most : piece;
 }
 
 // How a copy's source is read. `Constant` is for memory that nobody writes while the kernel runs.

@@ -306,6 +306,15 @@ static void members_that_differ() {
   }
 }
 
+// Of dispatches of 7168 bf16 between two GPUs what pushes over the link, and of an all_to_all: one piece a warp, small ones, and large ones
+// where few warps move much.
+static void pieces() {
+  const u64 row = 14336;
+  const u64 cases[][3] = {{0, 1, 512}, {4 * row, 32, 2048}, {64 * row, 592, 2048}, {2048 * row, 704, 7168}, {32 << 20, 704, 7168},
+                          {16384 * row, 1408, 7168}, {16384 * row, 256, 14336}, {64 * 7168, 1, 14336}, {63 * 7168, 1, 7168}};
+  for (const auto& c : cases) EXPECT(piece_bytes(c[0], c[1]) == c[2], "%llu bytes, %llu warps: %llu", c[0], c[1], piece_bytes(c[0], c[1]));
+}
+
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
   begin_test(argv[2]);
@@ -316,6 +325,7 @@ int main(int argc, char** argv) {
     for (int call = 0; call < 4; call++)
       if (!Call(world).check()) break;
   }
+  pieces();
   late_pe();
   two_launches_of_one_context();
   refused_arguments_and_another_operation();
