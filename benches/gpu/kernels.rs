@@ -32,7 +32,12 @@ impl Kernel {
     /// # Safety
     /// The kernel takes as many 8-byte parameters; addresses among them stay valid until the stream has passed it.
     pub(crate) unsafe fn launch(&self, stream: &Stream, grid: (u32, u32), values: &mut [u64]) -> Result<()> {
-        let AnyStream::Cuda(raw) = stream.raw() else { bail!("a stream of another backend") };
+        let raw = match stream.raw() {
+            AnyStream::Cuda(raw) => raw,
+            #[cfg(feature = "nvshmem")]
+            AnyStream::Nvshmem(raw) => raw,
+            _ => bail!("a stream of another backend"),
+        };
         let mut arguments: Vec<_> = values.iter_mut().map(|v| std::ptr::from_mut(v).cast()).collect();
         let (stream, none) = (raw.cu_stream(), std::ptr::null_mut());
         // SAFETY: the caller promises parameters and addresses; the driver copies the values before it returns.

@@ -7,7 +7,8 @@
 //! The program is one PE; any launcher that the library starts under will do, and without one it starts itself as 2 PEs. Each
 //! run appends one row to the file that `SCALE_OUT` names: hosts, PEs, backend, transport, the first rendezvous, and for every operation
 //! and size the median time and bytes a second; where all PEs are direct, `copy` is what the link can do. So the file gets one row for each number of hosts. PE 0 alone runs criterion, a time is the
-//! maximum over PEs, every measurement ends with a run from fresh buffers whose values are all compared.
+//! maximum over PEs, every measurement ends with a run from fresh buffers whose values are all compared. Where all PEs are direct and
+//! `SCALE_OUT_SCOPES` names the kernels of `scope.cu`, compiled, there are rows for puts and gets by a thread, a warp and a block.
 //!
 //! Over made-up hosts of one machine (`ci/two-hosts`) the figures show that it works and how they go with size, nothing of a
 //! network; the row says so by its transport.
@@ -17,7 +18,12 @@
 mod cases;
 #[path = "../common/mod.rs"]
 mod common;
+#[cfg(feature = "cuda")]
+#[allow(dead_code, reason = "the other bench compares with a kernel")]
+#[path = "../gpu/kernels.rs"]
+mod kernels;
 mod row;
+mod scope;
 mod trip;
 
 use std::cell::RefCell;
@@ -29,6 +35,7 @@ use cases::op::{Op, Traffic};
 use common::lead::Lead;
 use criterion::{Criterion, Throughput};
 use row::Row;
+use scope::{Scope, Scopes, Way};
 use symm::{Error, Reach, Result, World};
 use trip::Trip;
 
@@ -44,7 +51,7 @@ const SAMPLE: Duration = Duration::from_millis(20);
 /// Calls before each sample, which wake them.
 const AWAKE: u64 = 3;
 /// In the order of their numbers.
-const ROWS: [What; 8] = [
+const ROWS: [What; 14] = [
     What::Op(Op::Put),
     What::Op(Op::Get),
     What::Op(Op::Signal),
@@ -53,6 +60,12 @@ const ROWS: [What; 8] = [
     What::Copy,
     What::Trip,
     What::Wait,
+    What::Scoped(Scope::Thread, Way::Put),
+    What::Scoped(Scope::Warp, Way::Put),
+    What::Scoped(Scope::Block, Way::Put),
+    What::Scoped(Scope::Thread, Way::Get),
+    What::Scoped(Scope::Warp, Way::Get),
+    What::Scoped(Scope::Block, Way::Get),
 ];
 
 /// What is measured.
@@ -65,6 +78,8 @@ enum What {
     Trip,
     /// A barrier that the host waits for, which is what an application sees of one call.
     Wait,
+    /// By so much of a user's own kernel.
+    Scoped(Scope, Way),
 }
 
 impl What {
@@ -74,10 +89,11 @@ impl What {
             What::Copy => "copy",
             What::Trip => "put_with_signal_round_trip",
             What::Wait => "barrier_and_synchronize",
+            What::Scoped(scope, way) => scope.name(way),
         }
     }
 
-    fn sizes(self, direct: bool) -> Vec<usize> {
+    fn sizes(self, direct: bool, scopes: bool) -> Vec<usize> {
         let long = direct.then_some(LONG);
         match self {
             What::Op(Op::Barrier) | What::Wait => vec![0],
@@ -85,6 +101,13 @@ impl What {
             What::Op(_) => SIZES.to_vec(),
             What::Copy => SIZES[2..].iter().copied().filter(|_| direct).chain(long).collect(),
             What::Trip => SIZES[..2].to_vec(),
+            What::Scoped(scope, _) => {
+                if scopes {
+                    scope.sizes()
+                } else {
+                    Vec::new()
+                }
+            }
         }
     }
 
@@ -92,7 +115,7 @@ impl What {
     fn op(self) -> Op {
         match self {
             What::Op(op) => op,
-            What::Copy | What::Trip => Op::Put,
+            What::Copy | What::Trip | What::Scoped(..) => Op::Put,
             What::Wait => Op::Barrier,
         }
     }
@@ -121,6 +144,7 @@ struct Job {
     /// Where all PEs are direct.
     long: Option<Buffers<f32>>,
     trip: Trip,
+    scopes: Option<Scopes>,
 }
 
 impl Job {
@@ -133,6 +157,18 @@ impl Job {
         if what == What::Trip {
             self.trip.run(size as usize, AWAKE)?;
             return self.lead.maximum(self.trip.run(size as usize, iterations)?);
+        }
+        if let (What::Scoped(scope, way), Some(scopes)) = (what, &self.scopes) {
+            scopes.reset(way)?;
+            scopes.run(scope, way, size as usize, AWAKE)?;
+            let time = self.lead.maximum(scopes.run(scope, way, size as usize, iterations)?)?;
+            return match scopes.wrong(way, size as usize)? {
+                0 => Ok(time),
+                wrong => {
+                    let why = format!("{wrong} words of {} with {size} bytes are wrong", what.name());
+                    Err(Error::Bootstrap { call: "bench check", why })
+                }
+            };
         }
         let (op, size) = (what.op(), size as usize);
         let buffers = self.long.as_ref().filter(|_| size > LIMITS.bytes).unwrap_or(&self.buffers);
@@ -179,6 +215,7 @@ fn pe() -> Result<ExitCode> {
         buffers: Buffers::new(&world, &OPS, LIMITS)?,
         long: if direct { Some(Buffers::new(&world, &[Op::Put, Op::Get, Op::Vdev2d], long)?) } else { None },
         trip: Trip::new(&world, SIZES[1])?,
+        scopes: if direct { Scopes::new(&world)? } else { None },
         world,
     };
     if job.world.pe().0 == 0 {
@@ -203,7 +240,7 @@ fn pe() -> Result<ExitCode> {
 
 fn measure(criterion: &mut Criterion, job: &Job, number: usize, row: &RefCell<Row>) {
     let what = ROWS[number];
-    let sizes = what.sizes(job.long.is_some());
+    let sizes = what.sizes(job.long.is_some(), job.scopes.is_some());
     if sizes.is_empty() {
         return;
     }

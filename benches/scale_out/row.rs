@@ -37,11 +37,17 @@ impl Row {
         hosts.sort_unstable();
         hosts.dedup();
         let direct = (0..world.n_pes()).all(|pe| world.reach(pe.into()) == Reach::Direct);
+        let mut transport =
+            if direct { "load and store".to_owned() } else { network(world.backend().name()) };
+        if world.config().allow_shared_gpu {
+            // Between PEs of one GPU what is called the link is that GPU's own memory.
+            transport.push_str(", PEs may share a GPU");
+        }
         Ok(Row {
             hosts: hosts.len(),
             pes: world.n_pes(),
             backend: world.backend().name(),
-            transport: if direct { "load and store".to_owned() } else { network(world.backend().name()) },
+            transport,
             first_rendezvous,
             rows: Map::new(),
         })
