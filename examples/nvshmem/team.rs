@@ -1,6 +1,6 @@
 //! Shows: NVSHMEM's own teams (`nvshmem_team_t`) of arithmetic subsets, for kernels of the user's that call its collectives.
 //! Run with: `symm run -n 4 -- target/release/examples/nvshmem_team` (feature `nvshmem`; a GPU a PE, or MPS with
-//! `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50`, so that NVSHMEM has teams where PEs share a GPU)
+//! `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50` where two share a GPU: NVSHMEM has teams where the shares of a GPU add up to 100 at most)
 //! Expect: PE 0 says which teams were made; where PEs share a GPU without that, that NVSHMEM has none, as an error on every PE.
 
 use anyhow::{Context, Result, bail, ensure};

@@ -383,7 +383,7 @@ impl Nvshmem {
 
     /// NVSHMEM's release and where its library is from, in words.
     pub fn describe(&self) -> String {
-        let limited = if self.library.is_limited() { ", several PEs a GPU without MPS" } else { "" };
+        let limited = if self.library.is_limited() { ", several PEs a GPU, without collectives" } else { "" };
         format!("NVSHMEM {}{limited}, heap of {} bytes", self.library.version(), self.heap.bytes)
     }
 }
