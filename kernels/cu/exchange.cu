@@ -29,13 +29,22 @@
 //     everything that only large or failed calls need in functions that are not in line.
 //  7. Addresses of the first eight members travel with the parameters, not in a table.
 //  8. The next launch of the stream may start, and wait, while this one runs, if it is small.
-//  9. Blocks have no more warps than their rows need (exchange_few in the host's geometry.rs): eight reach every step sooner
-//     than 32, 1.5 us in all. Kernels for at most 512 threads have twice the registers, so nothing is kept in local memory: 0.5 us.
+//  9. Blocks have no more warps than their rows need, and few rows no more blocks than may start early (exchange_few in the host's
+//     geometry.rs): eight warps reach every step sooner than 32, 1.5 us in all, and up to 33 blocks sooner than 112, 0.5 to 1 us. Kernels for at most 512 threads have twice the registers, so nothing is kept in local memory: 0.5 us.
 // 10. A share tells the receivers before it counts itself, which waits for an atomic.
 //
 // Tried and left out: a dry run of the later code by the idle warps while the first one waits (+1.6 us; +0.5 us with eight
 // warps), fetching the parameters ahead by another warp (+0.8 us), shares named by the block's number instead of a ticket (no
 // difference).
+//
+// Few rows sent with the note, before the verdict, as words that carry the epoch, into the receiver's context, which places them: one
+// word over the link instead of a note, rows and a word one after the other, and no fence. In a kernel of its own, on two H200 and
+// with the same blocks: 8.0 us for 1 token, as it is without, 8.4 instead of 8.1 for 2, 9.1 instead of 8.7 for 4, 14.7 instead of 10.5 for
+// 16. What it saves on the link it spends on code that a launch finds cold (finding the words to send, the places of what comes, and
+// taking it: 0.6 to 1 us each), on twice the bytes, and on a second copy. Besides, a block that takes rows waits for blocks of a peer
+// that may not have started; it had to leave what was late to the share that ends last.
+//
+// Where the time goes, step by step, is in docs/BENCHMARKS.md; benches/gpu/steps.cu measures it.
 #include "exchange/push.cuh"
 
 using namespace symm;
