@@ -27,7 +27,10 @@ static void (*kernel_of(const ExchangeParams& p))(ExchangeParams) {
 using ExchangeLaunches = EXCHANGE_LAUNCHES;
 #else
 struct ExchangeLaunches : Launches<Shared<false>, ExchangeParams> {
-  void add(const ExchangeParams& p, unsigned blocks) { Launches::add(kernel_of(p), p, blocks); }
+  // Now and then there is room for one block at a time.
+  void add(const ExchangeParams& p, unsigned blocks) {
+    Launches::add(kernel_of(p), p, blocks, below(4) == 0 ? Order::OneByOne : Order::Together);
+  }
 };
 #endif
 
