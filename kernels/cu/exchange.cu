@@ -34,13 +34,14 @@
 // 10. A share tells the receivers before it counts itself, which waits for an atomic.
 //
 // Tried and left out: a dry run of the later code by the idle warps while the first one waits (+1.6 us; +0.5 us with eight
-// warps), fetching the parameters ahead by another warp (+0.8 us), shares named by the block's number instead of a ticket (no
-// difference).
+// warps), or by the whole block before the launch ahead has ended (verdict and push: +0.1 us, and neither was faster afterwards), fetching the
+// parameters ahead by another warp (+0.8 us), shares named by the block's number instead of a ticket (0.2 us less with few blocks, no
+// difference with many; but a block would wait for one that may not have started).
 //
 // Few rows sent with the note, before the verdict, as words that carry the epoch, into the receiver's context, which places them: one
 // word over the link instead of a note, rows and a word one after the other, and no fence. In a kernel of its own, on two H200 and
 // with the same blocks: 8.0 us for 1 token, as it is without, 8.4 instead of 8.1 for 2, 9.1 instead of 8.7 for 4, 14.7 instead of 10.5 for
-// 16. What it saves on the link it spends on code that a launch finds cold (finding the words to send, the places of what comes, and
+// 16. What it saves on the link it spends on steps that are not there else (finding the words to send, the places of what comes, and
 // taking it: 0.6 to 1 us each), on twice the bytes, and on a second copy. Besides, a block that takes rows waits for blocks of a peer
 // that may not have started; it had to leave what was late to the share that ends last.
 //

@@ -19,8 +19,9 @@ const EIGHT_WARPS_OF_FEW: u64 = 32 << 10;
 const EARLY: u64 = 4 << 20;
 /// Bytes up to which eight warps for each of those are enough; beyond, sixteen.
 const EARLY_OF_EIGHT_WARPS: u64 = 1 << 20;
-/// Bytes that one block of eight warps moves with one 512-byte vector round of each.
-const EIGHT_WARPS_ROUND: u64 = 8 * 512;
+/// Bytes for a block of those, little more than one 512-byte vector round for each of eight warps: 1 token in 24 blocks, half of them
+/// remote, took 0.1 µs less than in 28, of which two thirds are.
+const EARLY_BLOCK: u64 = 5 << 10;
 
 /// Threads of a block of the reduction kernel: few enough that each has registers for a vector of eight members.
 pub const REDUCE_THREADS: u32 = 512;
@@ -113,11 +114,11 @@ fn remote_of(blocks: u32, ranks: u32) -> u32 {
 ///
 /// What few blocks move in a few µs is for those that may start early, which hides a part of each launch behind the one before, and a
 /// block has bytes for each of its warps. With a block for every 16 KiB dispatches of 1, 2, 4, 8 and 16 tokens took 8.5, 9.5, 9.1, 9.8 and
-/// 11.4 µs, so 8.0, 8.1, 8.7, 9.6 and 10.5, and the way back 0.3 to 0.8 µs less than before; of 24 tokens and more it makes no difference.
+/// 11.4 µs, so 7.9, 8.1, 8.7, 9.6 and 10.5, and the way back 0.3 to 0.8 µs less than before; of 24 tokens and more it makes no difference.
 pub fn exchange_few(bytes: u64, ranks: u32, limits: Limits) -> Launch {
     let early = limits.multiprocessors / EARLY_PART;
     if bytes > 0 && bytes <= EARLY && early >= 2 && limits.blocks() >= early {
-        let blocks = u32::try_from(bytes.div_ceil(EIGHT_WARPS_ROUND)).unwrap_or(u32::MAX).clamp(2, early);
+        let blocks = u32::try_from(bytes.div_ceil(EARLY_BLOCK)).unwrap_or(u32::MAX).clamp(2, early);
         let threads = if bytes <= EARLY_OF_EIGHT_WARPS { 256 } else { 512 };
         return Launch { blocks, threads, remote: remote_of(blocks, ranks) };
     }
@@ -215,7 +216,7 @@ mod tests {
         // Dispatches of 1, 2, 4, 8 and 16 tokens to 8 experts of 32 between two GPUs, and the way back, whose input has room for all that
         // may come.
         for (rows, blocks, threads, remote) in [
-            (8, 28, 256, 18),
+            (8, 23, 256, 12),
             (16, 33, 256, 22),
             (64, 33, 256, 22),
             (128, 33, 512, 22),
@@ -227,7 +228,7 @@ mod tests {
             assert!(l.starts_early(132), "{rows} rows");
         }
         assert_eq!(exchange_few(1, 2, H200), Launch { blocks: 2, threads: 256, remote: 1 });
-        assert_eq!(exchange_few(20 << 10, 8, H200), Launch { blocks: 5, threads: 256, remote: 4 });
+        assert_eq!(exchange_few(20 << 10, 8, H200), Launch { blocks: 4, threads: 256, remote: 3 });
         assert!(!exchange_few((4 << 20) + 1, 2, H200).starts_early(132));
         // A bound below those blocks is for whoever sets it to fill.
         let bounded = exchange_few(128 * 14336, 2, Limits { max_blocks: 16, ..H200 });
