@@ -30,6 +30,10 @@
 //! `Team::without`: a transport may still deliver a dead PE's writes. NVSHMEM can be started once in a process, by one user: not beside
 //! PyTorch's NVSHMEM backend. It is never ended after a failure, because its end would wait for the PE that failed; the
 //! process's exit then frees what it holds.
+//!
+//! Where PEs share GPUs on several hosts, or in several containers, each of these needs an MPS control daemon of its own. NVSHMEM asks the
+//! daemon on one PE of each at the same moment, and a daemon turns a second caller away: some then take MPS for missing, and start-up
+//! ends at its deadline.
 
 mod backend;
 mod error;

@@ -298,7 +298,7 @@ pub(crate) fn bounded<T: Send + 'static>(
     match receive.recv_timeout(deadline.left()) {
         Ok(done) => Ok(done),
         Err(RecvTimeoutError::Timeout) => Err(unavailable(format!(
-            "{op} has not returned after {:?} (SYMM_INIT_TIMEOUT_MS); it does not say for whom it waits",
+            "{op} has not returned after {:?} (SYMM_INIT_TIMEOUT_MS); it does not say for whom it waits, NVSHMEM_DEBUG=INFO how far it came",
             deadline.waited()
         ))),
         Err(RecvTimeoutError::Disconnected) => {
