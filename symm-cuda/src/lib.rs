@@ -29,6 +29,9 @@
 //! operations that wait for peers, and PEs enqueue them in different orders, PEs can wait for each other in a circle until
 //! their deadlines: set the variable to the number of such streams, at most 32, before the process starts CUDA, or enqueue
 //! in the same order everywhere.
+//!
+//! Clients of MPS share what a GPU has: on an H200 8 processes start with 12 each, and with 16 some fail with
+//! `CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED` (809). 8 processes on one GPU have none to spare for ten waiting streams each.
 
 mod arena;
 mod backend;
