@@ -60,7 +60,7 @@ pub use any::{
     AnyBackend, AnyContext, AnyGraph, AnyHandle, AnyMapping, AnyMarker, AnySegment, AnyStatus, AnyStream,
 };
 pub use init::{Builder, init, is_started, settle, start, threads};
-pub use symm_core::backend::{Addr, Backend, Cmp, DevicePtrs, Reach, SignalOp, SignalUpdate};
+pub use symm_core::backend::{Addr, Backend, Cmp, DevicePtrs, KernelHandle, Reach, SignalOp, SignalUpdate};
 pub use symm_core::capability::Capabilities;
 pub use symm_core::model::{Calls, Options, ReduceOp, Stats, Tile, Times, Waits};
 pub use symm_core::{

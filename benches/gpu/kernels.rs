@@ -1,10 +1,10 @@
 //! Kernels of the benches' own: the comparison of results, and what a user's kernel could do.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use cudarc::driver::sys::{self, CUfunction, CUmodule, CUresult};
-use symm::{AnyStream, DType, Span, Stream, World};
+use symm::{AnyStream, DType, Handle, Span, Stream, World};
 
 fn check(call: &str, result: CUresult) -> Result<()> {
     ensure!(result == CUresult::CUDA_SUCCESS, "{call}: {result:?}");
@@ -32,13 +32,36 @@ impl Kernel {
     /// # Safety
     /// The kernel takes as many 8-byte parameters; addresses among them stay valid until the stream has passed it.
     pub(crate) unsafe fn launch(&self, stream: &Stream, grid: (u32, u32), values: &mut [u64]) -> Result<()> {
+        let mut arguments: Vec<_> = values.iter_mut().map(|v| std::ptr::from_mut(v).cast()).collect();
+        // SAFETY: as the caller promises.
+        unsafe { self.enqueue(stream, grid, &mut arguments) }
+    }
+
+    /// # Safety
+    /// As `launch`, of a kernel whose first parameter is a handle, which lives as long as the addresses.
+    pub(crate) unsafe fn launch_on(
+        &self,
+        handle: &Handle,
+        stream: &Stream,
+        grid: (u32, u32),
+        values: &mut [u64],
+    ) -> Result<()> {
+        let mut given = handle.kernel_handle();
+        let mut arguments = vec![(&raw mut given).cast()];
+        arguments.extend(values.iter_mut().map(|v| std::ptr::from_mut(v).cast()));
+        // SAFETY: as the caller promises.
+        unsafe { self.enqueue(stream, grid, &mut arguments) }
+    }
+
+    /// # Safety
+    /// Each argument points to a parameter of the kernel's, in their order.
+    unsafe fn enqueue(&self, stream: &Stream, grid: (u32, u32), arguments: &mut [*mut c_void]) -> Result<()> {
         let raw = match stream.raw() {
             AnyStream::Cuda(raw) => raw,
             #[cfg(feature = "nvshmem")]
             AnyStream::Nvshmem(raw) => raw,
             _ => bail!("a stream of another backend"),
         };
-        let mut arguments: Vec<_> = values.iter_mut().map(|v| std::ptr::from_mut(v).cast()).collect();
         let (stream, none) = (raw.cu_stream(), std::ptr::null_mut());
         // SAFETY: the caller promises parameters and addresses; the driver copies the values before it returns.
         check("cuLaunchKernel", unsafe {

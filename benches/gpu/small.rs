@@ -17,15 +17,11 @@ fn trips(timer: &Timer<'_>, kernel: &Kernel, handle: &Handle) -> Result<f64> {
     let wrong = timer.world.local(DType::U64, 1)?;
     timer.stream.write(&wrong.span(), &[0u64])?;
     let base = Cell::new(0);
-    let device = handle.device_ptrs();
     let launch = || {
-        let signals = handle.pad_layout().signal(0) as u64;
-        let mut values = [device.buffers.0, device.pads.0, signals, handle.rank() as u64, base.get(), TRIPS];
+        let mut values = [base.get(), TRIPS, 10_000_000_000, wrong.span().addr().0];
         base.set(base.get() + TRIPS);
-        let values: &mut [u64] =
-            &mut [&mut values[..], &mut [10_000_000_000, wrong.span().addr().0]].concat();
-        // SAFETY: eight 8-byte parameters, as the kernels have; handle and memory live until the read below.
-        unsafe { kernel.launch(&timer.stream, (1, 1), values) }
+        // SAFETY: a handle and four 8-byte parameters, as the kernels have; both live until the read below.
+        unsafe { kernel.launch_on(handle, &timer.stream, (1, 1), &mut values) }
     };
     let us = timer.eager(launch)? / TRIPS as f64;
     let seen: Vec<u64> = timer.stream.read(&wrong.span())?;

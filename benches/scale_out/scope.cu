@@ -18,8 +18,7 @@ __device__ __forceinline__ void delivered() {
 
 // `calls` times, one after another: the launch's one block, of 1, of 32 or of more threads, puts `bytes` bytes to `peer`'s data and sees
 // them delivered.
-extern "C" __global__ void scoped_puts(u64 buffers, u64 pads, u64 signals, u64 rank, u64 ranks, u64 peer, u64 mine, u64 bytes, u64 calls) {
-  const Handle h = {buffers, pads, signals, rank, ranks};
+extern "C" __global__ void scoped_puts(const __grid_constant__ Handle h, u64 peer, u64 mine, u64 bytes, u64 calls) {
   for (u64 call = 0; call < calls; call++) {
     if (blockDim.x == 1) thread_copy((u64)buffer<char>(h, peer), mine, bytes);
     else put(h, peer, 0, (const void*)mine, bytes);
@@ -28,17 +27,10 @@ extern "C" __global__ void scoped_puts(u64 buffers, u64 pads, u64 signals, u64 r
 }
 
 // The same, and `peer`'s data are brought here.
-extern "C" __global__ void scoped_gets(u64 buffers, u64 pads, u64 signals, u64 rank, u64 ranks, u64 peer, u64 mine, u64 bytes, u64 calls) {
-  const Handle h = {buffers, pads, signals, rank, ranks};
-  const u64 theirs = (u64)buffer<char>(h, peer), warps = blockDim.x / 32;
+extern "C" __global__ void scoped_gets(const __grid_constant__ Handle h, u64 peer, u64 mine, u64 bytes, u64 calls) {
   for (u64 call = 0; call < calls; call++) {
-    if (warps == 0) {
-      thread_copy(mine, theirs, bytes);
-    } else {
-      const u64 piece = piece_bytes(bytes, warps);
-      for (u64 at = threadIdx.x / 32 * piece; at < bytes; at += warps * piece)
-        warp_copy<Source::Shared>(mine + at, theirs + at, (uint32_t)(bytes - at < piece ? bytes - at : piece));
-    }
+    if (blockDim.x == 1) thread_copy(mine, (u64)buffer<char>(h, peer), bytes);
+    else get(h, peer, 0, (void*)mine, bytes);
     delivered();
   }
 }

@@ -132,24 +132,12 @@ impl Scopes {
 
     #[cfg(feature = "cuda")]
     fn launch(&self, scope: Scope, way: Way, bytes: usize, calls: u64) -> Result<()> {
-        let (h, device) = (&self.handle, self.handle.device_ptrs());
-        let (rank, ranks) = (h.rank() as u64, h.world_size() as u64);
-        let signals = h.pad_layout().signal(0) as u64;
-        let mine = self.mine.span().addr().0;
-        let mut values = [
-            device.buffers.0,
-            device.pads.0,
-            signals,
-            rank,
-            ranks,
-            (rank + 1) % ranks,
-            mine,
-            bytes as u64,
-            calls,
-        ];
+        let (h, mine) = (&self.handle, self.mine.span().addr().0);
+        let peer = (h.rank() + 1) % h.world_size();
+        let mut values = [peer as u64, mine, bytes as u64, calls];
         let kernel = &self.kernels[usize::from(way == Way::Get)];
-        // SAFETY: nine 8-byte parameters, as the kernels have; handle and memory live as long as this, which waits for the launch.
-        unsafe { kernel.launch(&self.stream, (1, scope.threads()), &mut values) }.map_err(failed)
+        // SAFETY: a handle and four 8-byte parameters, as the kernels have; both live as long as this, which waits for the launch.
+        unsafe { kernel.launch_on(h, &self.stream, (1, scope.threads()), &mut values) }.map_err(failed)
     }
 
     #[cfg(not(feature = "cuda"))]

@@ -2,11 +2,11 @@
 // words of its own pad to reach that count. Words have one writer each and only grow.
 //
 // Two warps: one takes the count while the other orders the stream's earlier writes before the words that it will store.
-#include "barrier/wait.cuh"
 #include "steps.cuh"
+#include "symm/barrier.cuh"
+#include "symm/params.cuh"
 
 using namespace symm;
-using namespace symm::barrier;
 
 extern "C" __global__ void __launch_bounds__(64, 1) symm_barrier(const __grid_constant__ BarrierParams p) {
   __shared__ u64 count;
@@ -15,7 +15,7 @@ extern "C" __global__ void __launch_bounds__(64, 1) symm_barrier(const __grid_co
   step(STEP_BEGIN);
   const unsigned lane = threadIdx.x & 31;
   const Status status = {(StatusRecord*)p.status.device, (StatusRecord*)p.status.host};
-  const u64 mine = pad(p, p.rank);
+  const u64 mine = barrier_pad(p, p.rank);
   const u64 began = now_ns();
   if (threadIdx.x == 0) {
     // A count that is taken after a failure does no harm: recovery puts all counts back to zero.
@@ -28,8 +28,8 @@ extern "C" __global__ void __launch_bounds__(64, 1) symm_barrier(const __grid_co
   __syncthreads();
   const u64 epoch = count;
   if (threadIdx.x < 32 || epoch == 0) return;
-  for (uint32_t r = lane; r < p.ranks; r += 32) store_relaxed_sys_u64((void*)(pad(p, r) + p.words + 8 * p.rank), epoch);
+  for (uint32_t r = lane; r < p.ranks; r += 32) store_relaxed_sys_u64((void*)(barrier_pad(p, r) + p.words + 8 * p.rank), epoch);
   step(STEP_RAISED);
 
-  wait_words(p, status, mine, epoch, began);
+  wait_meeting(status, {mine + p.words, p.members, epoch, began, p.limit_ns, p.ranks});
 }

@@ -87,7 +87,7 @@ __device__ __forceinline__ void step(Step s) {
 }
 #elif defined(SYMM_DELAYS)
 // A warp in four waits up to 16 us. The order of a launch's warps, blocks and PEs is another one each time.
-__device__ __noinline__ void step(Step s) {
+inline __device__ __noinline__ void step(Step s) {
   u64 z = now_ns() + 0x9e3779b97f4a7c15ull * (1 + s + STEPS * (blockIdx.x * 32 + threadIdx.x / 32));
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ z >> 27) * 0x94d049bb133111ebull;

@@ -7,8 +7,8 @@
 //! | [`params`] | parameters of the kernels, with the layout that `include/symm/params.cuh` has |
 //! | [`geometry`] | how many blocks and threads a launch takes |
 //!
-//! Users' own kernels include `include/symm/handle.cuh`: a handle, put, signal, wait with a deadline. Below it are memory
-//! operations named by order, scope and width, status records and warp copies.
+//! Users' own kernels include `include/symm/handle.cuh`: a handle, put, get, signals, slots, a barrier, each wait with a deadline. Below
+//! it are memory operations named by order, scope and width, status records and warp copies.
 
 pub mod geometry;
 pub mod image;

@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 #[path = "emulator/acquires.rs"]
 mod acquires;
 
-use acquires::ACQUIRES;
+use acquires::{ACQUIRES, RELEASES};
 
 /// What an acquire left out does.
 enum Found {
@@ -39,6 +39,7 @@ const NET_TAKE: Program = Program { name: "net_take", units: &[] };
 const PUSHED: Program = Program { name: "pushed", units: &["pushed"] };
 const NET_ONE_SIDED: Program = Program { name: "net_one_sided", units: &[] };
 const ORDER: Program = Program { name: "order", units: &["copy", "signal", "barrier", "exchange"] };
+const USERS: Program = Program { name: "users", units: &["barrier"] };
 
 /// The fences of `cu/steps.cuh` in their order, and the program that fails without each.
 const FENCES: [(&str, &Program); 18] = [
@@ -107,9 +108,39 @@ const ACQUIRING: [&str; 9] = [
     "cas_acq_rel_sys_u32(",
 ];
 
+/// What may release in users' kernels.
+const RELEASING: [&str; 6] = [
+    "store_release_sys_u64(",
+    "add_release_sys_u64(",
+    "cas_acq_rel_sys_u32(",
+    "fence_release_sys(",
+    "fence_acq_rel_sys(",
+    "__syncthreads(",
+];
+
+/// The acquires, then the releases that are not the other half of one; a call's number is its place, counted from 1.
+fn numbered_calls() -> Vec<(&'static str, &'static str)> {
+    let mut all: Vec<_> = ACQUIRES.iter().map(|(file, text, _)| (*file, *text)).collect();
+    let more: Vec<_> = RELEASES.into_iter().filter(|row| !all.contains(row)).collect();
+    all.extend(more);
+    all
+}
+
+/// What a run leaves out: numbers, 0 for nothing.
+#[derive(Clone, Copy, Default)]
+struct LeftOut {
+    /// Of a fence in [`FENCES`].
+    fence: usize,
+    /// Of a call in [`numbered_calls`], its acquiring half.
+    acquire: usize,
+    /// Of a call in [`numbered_calls`], its releasing half.
+    release: usize,
+}
+
 /// The text with its call by the name that takes a number.
 fn numbered(text: &str, number: usize) -> String {
-    let call = ACQUIRING.iter().find(|call| text.contains(**call)).expect("a row should name a call");
+    let call = ACQUIRING.iter().chain(&RELEASING).find(|call| text.contains(**call));
+    let call = call.expect("a row should name a call");
     let name = call.trim_end_matches('(');
     text.replace(call, &format!("numbered_{name}<{number}>("))
 }
@@ -175,7 +206,7 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         .expect("the sources should be readable");
     copy_folder(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/include")), &folder.join("include"))
         .expect("the headers should be readable");
-    for (number, (file, text, _)) in (1..).zip(&ACQUIRES) {
+    for (number, (file, text)) in (1..).zip(numbered_calls()) {
         let source = fs::read_to_string(folder.join(file)).expect("a source should be text");
         assert_eq!(source.matches(text).count(), 1, "{file}: {text}");
         fs::write(folder.join(file), source.replace(text, &numbered(text, number)))
@@ -216,12 +247,12 @@ fn build(program: &Program) -> PathBuf {
     built
 }
 
-/// What a run finds wrong; `Ok` if nothing. `without`: the numbers of a fence and of an acquire that are left out, 0 for none.
-fn run(program: &Path, calls: u32, seed: u32, without: (usize, usize)) -> Result<(), String> {
-    let (fence, acquire) = without;
-    let arguments = [calls.to_string(), seed.to_string(), fence.to_string()];
+/// What a run finds wrong; `Ok` if nothing.
+fn run(program: &Path, calls: u32, seed: u32, without: LeftOut) -> Result<(), String> {
+    let arguments = [calls.to_string(), seed.to_string(), without.fence.to_string()];
     let mut command = Command::new(program);
-    command.args(arguments).env("SYMM_NO_ACQUIRE", acquire.to_string());
+    command.args(arguments).env("SYMM_NO_ACQUIRE", without.acquire.to_string());
+    command.env("SYMM_NO_RELEASE", without.release.to_string());
     let done = command.output().expect("a built program should start");
     let said = String::from_utf8_lossy(&done.stdout);
     if done.status.success() && said.lines().last() == Some("0 failures") {
@@ -240,21 +271,28 @@ fn passes(program: &Program, calls: u32) {
     let seeds = env::var("SYMM_EMULATOR_SEEDS")
         .map_or(3, |n| n.parse().expect("SYMM_EMULATOR_SEEDS should be a number"));
     for seed in 1..=seeds {
-        run(&built, calls, seed, (0, 0)).unwrap_or_else(|why| panic!("{}: {why}", program.name));
+        run(&built, calls, seed, LeftOut::default()).unwrap_or_else(|why| panic!("{}: {why}", program.name));
     }
-    // Then every fence and acquire that this program is to miss.
+    // Then every fence, acquire and release that this program is to miss.
     let fails = |what: &str, without| {
         let found = (1..=SEEDS).find(|seed| run(&built, calls, *seed, without).is_err());
         let seed = found.unwrap_or_else(|| panic!("{} passes without {what}, {SEEDS} seeds", program.name));
         println!("without {what} {} fails at seed {seed}", program.name);
     };
     for (number, (fence, _)) in (1..).zip(&FENCES).filter(|(_, (_, by))| by.name == program.name) {
-        fails(fence, (number, 0));
+        fails(fence, LeftOut { fence: number, ..LeftOut::default() });
     }
-    for (number, (file, text, found)) in (1..).zip(&ACQUIRES) {
+    for (acquire, (file, text, found)) in (1..).zip(&ACQUIRES) {
         match found {
-            Found::Without(by) if by.name == program.name => fails(&format!("{file}: {text}"), (0, number)),
+            Found::Without(by) if by.name == program.name => {
+                fails(&format!("{file}: {text}"), LeftOut { acquire, ..LeftOut::default() });
+            }
             _ => {}
+        }
+    }
+    for (release, row) in (1..).zip(numbered_calls()) {
+        if program.name == USERS.name && RELEASES.contains(&row) {
+            fails(&format!("{}: {}, its release", row.0, row.1), LeftOut { release, ..LeftOut::default() });
         }
     }
 }
@@ -310,6 +348,11 @@ fn whoever_learns_of_something_finds_what_came_before() {
 }
 
 #[test]
+fn users_kernels_find_what_they_have_waited_for() {
+    passes(&USERS, 6);
+}
+
+#[test]
 fn every_fence_has_a_program_that_fails_without_it() {
     let steps = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/cu/steps.cuh"))
         .expect("steps.cuh should be text");
@@ -348,6 +391,12 @@ fn every_acquire_is_listed_with_what_its_loss_does() {
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     assert_eq!(calls_in(&root.join("cu")) + calls_in(&root.join("include")), ACQUIRES.len());
+    let headers = ["barrier.cuh", "handle.cuh"].map(|file| root.join("include/symm").join(file));
+    let code = headers.map(|path| fs::read_to_string(path).expect("a header should be text"));
+    let lines = code.iter().flat_map(|text| text.lines()).filter(|line| !line.trim_start().starts_with("//"));
+    let releases: usize =
+        lines.map(|line| RELEASING.iter().map(|call| line.matches(call).count()).sum::<usize>()).sum();
+    assert_eq!(releases, RELEASES.len());
     let unexplained =
         ACQUIRES.iter().filter(|(.., found)| matches!(found, Found::Kept(why) if why.is_empty()));
     assert_eq!(unexplained.count(), 0);

@@ -27,7 +27,8 @@ impl Foreign for Addr {
 
 impl Foreign for DevicePtrs {
     fn foreign(_: &'static str) -> Self {
-        DevicePtrs { buffers: Addr::NULL, pads: Addr::NULL }
+        let none = Addr::NULL;
+        DevicePtrs { buffers: none, pads: none, members: none, status: none, status_host: none }
     }
 }
 

@@ -84,7 +84,14 @@ impl RawHandle {
     pub(crate) fn device_ptrs(&self) -> DevicePtrs {
         let row = 8 * self.members.len();
         let table = Addr(self.table.gpu());
-        DevicePtrs { buffers: table, pads: table.offset(row) }
+        let status = self.status.params();
+        DevicePtrs {
+            buffers: table,
+            pads: table.offset(row),
+            members: Addr(self.members_ptr()),
+            status: Addr(status.device),
+            status_host: Addr(status.host),
+        }
     }
 
     /// Address of the members' PE numbers on the GPU.

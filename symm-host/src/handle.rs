@@ -83,9 +83,10 @@ pub(crate) struct HandleInner {
     pub(crate) pads: Vec<Area>,
     /// By rank: whether it is reached by load and store.
     pub(crate) direct: Vec<bool>,
-    /// By rank: first byte of the data area, 0 where it is not direct. Users' code reads these two.
+    /// By rank: first byte of the data area, 0 where it is not direct. Users' code reads these three.
     buffers: Box<[u64]>,
     pad_ptrs: Box<[u64]>,
+    numbers: Box<[u64]>,
 }
 
 impl RawHandle {
@@ -111,6 +112,7 @@ impl RawHandle {
             my_rank: parts.my_rank,
             buffers: addresses(&data),
             pad_ptrs: addresses(&pads),
+            numbers: parts.members.iter().map(|pe| u64::from(pe.0)).collect(),
             members: parts.members,
             status: parts.status,
             pad: parts.pad,
@@ -122,7 +124,14 @@ impl RawHandle {
     }
 
     pub(crate) fn device_ptrs(&self) -> DevicePtrs {
-        DevicePtrs { buffers: Addr::of(self.0.buffers.as_ptr()), pads: Addr::of(self.0.pad_ptrs.as_ptr()) }
+        let status = Addr::of(std::ptr::from_ref(self.0.status.as_ref()));
+        DevicePtrs {
+            buffers: Addr::of(self.0.buffers.as_ptr()),
+            pads: Addr::of(self.0.pad_ptrs.as_ptr()),
+            members: Addr::of(self.0.numbers.as_ptr()),
+            status,
+            status_host: status,
+        }
     }
 }
 

@@ -178,15 +178,15 @@ __device__ __forceinline__ T warp_scan(T value, T& total) {
 __device__ __forceinline__ bool narrow(u64 value) { return !__any_sync(ALL, value >> 26 != 0); }
 
 // The wide cases, out of line: the code that runs nearly always stays short.
-__device__ __noinline__ u64 warp_scan_wide(u64 value, u64& total) { return warp_scan<u64>(value, total); }
+inline __device__ __noinline__ u64 warp_scan_wide(u64 value, u64& total) { return warp_scan<u64>(value, total); }
 
-__device__ __noinline__ u64 warp_sum_wide(u64 value) {
+inline __device__ __noinline__ u64 warp_sum_wide(u64 value) {
 #pragma unroll 1
   for (int step = 16; step > 0; step /= 2) value = add_saturating(value, __shfl_xor_sync(ALL, value, step));
   return value;
 }
 
-__device__ __noinline__ u64 warp_max_wide(u64 value) {
+inline __device__ __noinline__ u64 warp_max_wide(u64 value) {
 #pragma unroll 1
   for (int step = 16; step > 0; step /= 2) {
     const u64 other = __shfl_xor_sync(ALL, value, step);
@@ -195,7 +195,7 @@ __device__ __noinline__ u64 warp_max_wide(u64 value) {
   return value;
 }
 
-__device__ __noinline__ u64 warp_min_wide(u64 value) { return ~warp_max_wide(~value); }
+inline __device__ __noinline__ u64 warp_min_wide(u64 value) { return ~warp_max_wide(~value); }
 
 // Two prefix sums at once.
 __device__ __forceinline__ void warp_scan_two(u64& a, u64& b, u64& total_a, u64& total_b) {

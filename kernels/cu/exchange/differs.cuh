@@ -14,7 +14,7 @@ __device__ __forceinline__ u64 form_fault(uint32_t field) { return FAULT_FORM | 
 
 // The first of the `compared` words that differs, as symm_core::splits::verdict names it: the words of a header lie in the
 // order of the fields. FAULT_FORM alone where none does, since the words then do not belong together.
-__device__ __noinline__ Difference difference(const u64* first, const u64* theirs, unsigned compared) {
+inline __device__ __noinline__ Difference difference(const u64* first, const u64* theirs, unsigned compared) {
   static_assert(WORD_DTYPE + 3 == WORD_MAJOR_ALIGN && WORD_IN_ROWS + 3 == WORD_LEAD, "the order of the fields");
   uint32_t word = WORD_DTYPE;
   while (word < HEADER_WORDS && ((compared >> word & 1) == 0 || first[word] == theirs[word])) word++;

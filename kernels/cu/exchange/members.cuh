@@ -14,7 +14,7 @@ __device__ __forceinline__ u64 bit_of_pe(const ExchangeParams& p, u64 pe) {
 }
 
 // Waits for this PE's turn in the context, after a first look that was too early. One thread.
-__device__ __noinline__ bool wait_turn(const ExchangeParams& p, u64 epoch, u64 began) {
+inline __device__ __noinline__ bool wait_turn(const ExchangeParams& p, u64 epoch, u64 began) {
   const Failure failure = {STATUS_TIMEOUT, p.form, PHASE_TICKET, member(p, p.rank), bit_of_pe(p, member(p, p.rank)),
                            epoch - 1, 0, 0};
   const u64 spent = now_ns() - began;
@@ -158,7 +158,7 @@ __device__ __forceinline__ Read read_note(const ExchangeParams& p, uint32_t form
 }
 
 // Tells every peer, once until the next recover, that this PE does nothing for `epoch` and later ones. One warp.
-__device__ __noinline__ void give_up(const ExchangeParams& p, u64 epoch) {
+inline __device__ __noinline__ void give_up(const ExchangeParams& p, u64 epoch) {
   const uint32_t lane = threadIdx.x & 31;
   u64 before = 0;
   if (lane == 0) before = cas_acq_rel_gpu_u64(&((ContextLocal*)p.local)->gave_up, 0, epoch);

@@ -73,7 +73,7 @@ __device__ __forceinline__ void raise_all(const NetParams& n, const ExchangePara
 }
 
 // Tells every peer that this PE does nothing for `epoch` and later ones. One warp.
-__device__ __noinline__ void give_up_all(const NetParams& n, const ExchangeParams& p, u64 remote, u64 epoch) {
+inline __device__ __noinline__ void give_up_all(const NetParams& n, const ExchangeParams& p, u64 remote, u64 epoch) {
   const uint32_t lane = threadIdx.x & 31;
   u64 before = 0;
   if (lane == 0) before = cas_acq_rel_gpu_u64(&((ContextLocal*)p.local)->gave_up, 0, epoch);

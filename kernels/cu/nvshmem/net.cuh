@@ -60,7 +60,7 @@ struct Stage {
 };
 
 // Takes a stage. The whole block. A block that holds one waits for nothing but NVSHMEM, so one becomes free.
-__device__ __noinline__ u64 take_stage(const NetParams& n) {
+inline __device__ __noinline__ u64 take_stage(const NetParams& n) {
   __shared__ uint32_t taken;
   if (threadIdx.x == 0) {
     uint32_t k = blockIdx.x % n.stages;

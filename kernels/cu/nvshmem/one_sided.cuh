@@ -1,8 +1,8 @@
 // put, get, put_with_signal, pad signals and the barrier of a handle, towards members that the network reaches.
 #pragma once
 
-#include "../barrier/wait.cuh"
 #include "net.cuh"
+#include "symm/barrier.cuh"
 
 namespace symm {
 namespace net {
@@ -123,14 +123,14 @@ extern "C" __global__ void __launch_bounds__(32, 1) symm_net_barrier(const __gri
   const BarrierParams& p = q.barrier;
   const unsigned lane = threadIdx.x;
   const Status status = status_at(p.status);
-  const u64 mine = barrier::pad(p, p.rank);
+  const u64 mine = barrier_pad(p, p.rank);
   const u64 began = now_ns();
   u64 epoch = 0;
   if (lane == 0) epoch = fetch_add_relaxed_gpu_u64((void*)(mine + p.counter), 1) + 1;
-  epoch = __shfl_sync(barrier::ALL, epoch, 0);
+  epoch = __shfl_sync(ALL_LANES, epoch, 0);
   const bool skip = !status_ok(status);
   acq_rel_sys<FENCE_NET_BARRIER>();
-  if (__any_sync(barrier::ALL, skip)) return;
+  if (__any_sync(ALL_LANES, skip)) return;
   if (lane == 0) {
     enter(q.net);
     for (uint32_t r = 0; r < p.ranks; r++) {
@@ -139,14 +139,14 @@ extern "C" __global__ void __launch_bounds__(32, 1) symm_net_barrier(const __gri
     }
   }
   for (uint32_t r = lane; r < p.ranks; r += 32) {
-    if (!is_network(q.net, r)) store_relaxed_sys_u64((void*)(barrier::pad(p, r) + p.words + 8 * p.rank), epoch);
+    if (!is_network(q.net, r)) store_relaxed_sys_u64((void*)(barrier_pad(p, r) + p.words + 8 * p.rank), epoch);
   }
   if (lane == 0) {
     symm_shim_quiet();
     leave(q.net);
   }
   __syncwarp();
-  if (!barrier::wait_words(p, status, mine, epoch, began) || lane != 0) return;
+  if (!wait_meeting(status, {mine + p.words, p.members, epoch, began, p.limit_ns, p.ranks}) || lane != 0) return;
   enter(q.net);
   symm_shim_update();
   leave(q.net);

@@ -63,7 +63,7 @@ __device__ __forceinline__ void judge(const Shared& s, const ReduceParams& q, u6
 }
 
 // Sets a finding as the team's status. One thread.
-__device__ __noinline__ void report(const Shared& s, const ExchangeParams& p, const Finding& found) {
+inline __device__ __noinline__ void report(const Shared& s, const ExchangeParams& p, const Finding& found) {
   const uint32_t rank = (uint32_t)found.key;
   exchange::Difference what = {found.fault, found.a, found.b};
   if (found.fault == FAULT_FORM) what = exchange::difference(s.header[0], s.header[rank], EQUAL);

@@ -19,7 +19,7 @@ constexpr u64 MAX_PIECE = 2 * IN_FLIGHT * WARP_ROUND;
 // stops between two pieces (16 blocks lost 5 % by the smaller ones), and the last piece is a small part of all.
 constexpr u64 MANY_PIECES = 64;
 
-__device__ __noinline__ u64 divide_wide(u64 a, u64 b) { return a / b; }
+inline __device__ __noinline__ u64 divide_wide(u64 a, u64 b) { return a / b; }
 
 // a / b. 64-bit division is a long function; nearly always 32 bits do.
 __device__ __forceinline__ u64 divide(u64 a, u64 b) {

@@ -1,10 +1,25 @@
 // Parameters of the kernels, as the host passes them by value. Plain structs: a host compiler reads this file too, to
-// check the layouts against their twins in src/params.rs. Addresses are 64-bit numbers.
+// check the layouts against their twins in src/params.rs (Handle's is symm_core::backend::KernelHandle). Addresses are 64-bit numbers.
 #pragma once
 
 #include <stdint.h>
 
 namespace symm {
+
+// A handle in users' kernels: handle.cuh says what they do with it. "u64[ranks]" are tables in device memory, by rank.
+struct Handle {
+  uint64_t buffers;      // u64[ranks]: first byte of each rank's allocation, 0 where this GPU does not reach it
+  uint64_t pads;         // u64[ranks]: each rank's signal pad, 0 likewise
+  uint64_t members;      // u64[ranks]: PE numbers
+  uint64_t status;       // the team's StatusRecord in device memory
+  uint64_t status_host;  // ... and in mapped host memory
+  uint64_t offset;       // of the tensor's first byte in the allocation; not 0 for views
+  uint64_t signals;      // offset of user signal 0 in every pad; signals are u64 and follow each other
+  uint64_t words;        // offset of the barrier's words in every pad, u64[channels][ranks]
+  uint64_t counters;     // offset of the barrier's counters, u64[channels]
+  uint64_t rank;         // this PE's
+  uint64_t ranks;
+};
 
 // Counters of one launch at a time, in device memory: a stream owns one, and each captured graph one of its own. All
 // zero between launches; the last block of a launch puts them back to zero.

@@ -59,7 +59,7 @@ enum Phase : uint32_t {
 };
 
 // Operations that a kernel names itself (symm_core::backend::op).
-enum OpCode : uint32_t { OP_HANDLE_BARRIER = 9 };
+enum OpCode : uint32_t { OP_PUT_SIGNAL = 4, OP_WAIT_SIGNAL = 5, OP_HANDLE_BARRIER = 9 };
 
 // Before this a wait does not look at host memory.
 constexpr u64 SLOW_POLL_NS = 20000;
@@ -89,14 +89,14 @@ __device__ __forceinline__ void status_write(StatusRecord* r, const Failure& f) 
 
 // Sets a failure unless one is set already; called by one thread. The first one on this GPU wins the device copy, and
 // passes it on unless the host has set a failure of its own meanwhile.
-__device__ __noinline__ void status_fail(const Status& s, const Failure& f) {
+inline __device__ __noinline__ void status_fail(const Status& s, const Failure& f) {
   if (cas_acq_rel_gpu_u64(&s.device->claim, 0, 1) != 0) return;
   if (cas_acq_rel_sys_u64(&s.host->claim, 0, 1) == 0) status_write(s.host, f);
   status_write(s.device, f);
 }
 
 // Looks at the host's copy; if the host has set a failure, takes it over to the device copy. Called by one thread.
-__device__ __noinline__ bool status_host_ok(const Status& s) {
+inline __device__ __noinline__ bool status_host_ok(const Status& s) {
   u64 code = load_acquire_sys_u64(&s.host->code);
   if (code == STATUS_OK) return true;
   if (cas_acq_rel_gpu_u64(&s.device->claim, 0, 1) == 0) {

@@ -1,12 +1,23 @@
 use std::fmt::Write as _;
 use std::process::Command;
 
+use symm_core::backend::KernelHandle;
+
 use super::*;
+
+/// The twin of `Handle`, which kernels of users' are given.
+fn users() -> (&'static str, usize, Vec<(&'static str, usize)>) {
+    macro_rules! offsets {
+        ($($field:ident)*) => { vec![$((stringify!($field), std::mem::offset_of!(KernelHandle, $field)),)*] };
+    }
+    let fields = offsets!(buffers pads members status status_host offset signals words counters rank ranks);
+    ("Handle", size_of::<KernelHandle>(), fields)
+}
 
 #[test]
 fn layouts_are_those_of_the_header() {
     let mut unit = String::from("#include <stddef.h>\n#include \"symm/params.cuh\"\nusing namespace symm;\n");
-    for (name, size, fields) in layouts() {
+    for (name, size, fields) in layouts().into_iter().chain([users()]) {
         writeln!(unit, "static_assert(sizeof({name}) == {size}, \"{name}\");").unwrap();
         for (field, offset) in fields {
             writeln!(unit, "static_assert(offsetof({name}, {field}) == {offset}, \"{name}.{field}\");")

@@ -1,9 +1,10 @@
-//! Every acquire of the kernels, by the text that names it, and the program that fails without it, or why none does.
+//! Every acquire of the kernels, by the text that names it, and the program that fails without it, or why none does; and every
+//! release of what users' kernels are made of.
 //!
-//! A row stands for the acquiring half alone: what a fence or an atomic releases stays.
+//! A row of `ACQUIRES` stands for the acquiring half alone: what a fence or an atomic releases stays. A row of `RELEASES` is the reverse.
 
 use super::Found::{self, Kept, Without};
-use super::{NET_EXCHANGE, NET_ONE_SIDED, NET_REDUCE, ORDER, PLAN, REDUCE};
+use super::{NET_EXCHANGE, NET_ONE_SIDED, NET_REDUCE, ORDER, PLAN, REDUCE, USERS};
 
 const NUMBER: Found = Kept("its value alone is used, in a wait that goes on or for an error's text");
 const ORDERED: Found =
@@ -11,9 +12,7 @@ const ORDERED: Found =
 const RELEASE: Found = Kept("stands for its releasing half");
 const TRANSPORT: Found = Kept("between a GPU and a transport, which is no thread of the model's");
 
-pub(super) const ACQUIRES: [(&str, &str, Found); 44] = [
-    ("cu/barrier/wait.cuh", "const u64 seen = load_acquire_sys_u64(", NUMBER),
-    ("cu/barrier/wait.cuh", "late |= load_acquire_sys_u64(", Without(&NET_ONE_SIDED)),
+pub(super) const ACQUIRES: [(&str, &str, Found); 45] = [
     ("cu/copy.cu", "fetch_add_acq_rel_gpu_u64(&record->finished", Without(&ORDER)),
     ("cu/exchange.cu", "const u64 at = load_acquire_sys_u64(", NUMBER),
     ("cu/exchange.cu", "late |= load_acquire_sys_u64(", Without(&ORDER)),
@@ -85,7 +84,10 @@ pub(super) const ACQUIRES: [(&str, &str, Found); 44] = [
         Kept("the copies behind it are made by copy engines"),
     ),
     ("cu/take/one_stage.cuh", "return;\n    fence_acq_rel_sys()", Without(&PLAN)),
-    ("include/symm/handle.cuh", "load_acquire_sys_u64(word)", Without(&ORDER)),
+    ("include/symm/barrier.cuh", "const u64 seen = load_acquire_sys_u64(", NUMBER),
+    ("include/symm/barrier.cuh", "late |= load_acquire_sys_u64(", Without(&USERS)),
+    ("include/symm/handle.cuh", "load_acquire_sys_u64(word)", Without(&USERS)),
+    ("include/symm/handle.cuh", "cas_acq_rel_sys_u32(at", Without(&USERS)),
     ("include/symm/status.cuh", "return load_acquire_gpu_u64(&s.device->code)", NUMBER),
     ("include/symm/status.cuh", "if (cas_acq_rel_gpu_u64(&s.device->claim, 0, 1) != 0)", RELEASE),
     (
@@ -94,4 +96,19 @@ pub(super) const ACQUIRES: [(&str, &str, Found); 44] = [
         Kept("the rest of the record is for an error's text; the host writes it"),
     ),
     ("include/symm/status.cuh", "if (cas_acq_rel_gpu_u64(&s.device->claim, 0, 1) == 0)", RELEASE),
+];
+
+/// Of the headers that users' kernels include; `USERS` fails without each. What the library's kernels announce has names in
+/// `cu/steps.cuh`. A meeting of a block is one, too: it puts what all threads did before the one thread's signal.
+pub(super) const RELEASES: [(&str, &str); 7] = [
+    ("include/symm/handle.cuh", "store_release_sys_u64(signal(h"),
+    ("include/symm/handle.cuh", "add_release_sys_u64(signal(h"),
+    ("include/symm/handle.cuh", "cas_acq_rel_sys_u32(at"),
+    ("include/symm/handle.cuh", "store_release_sys_u64((void*)(entry(h.pads, r) + words"),
+    ("include/symm/handle.cuh", "put(h, rank, offset, src, bytes);\n  __syncthreads()"),
+    (
+        "include/symm/handle.cuh",
+        "{\n  __syncthreads();\n  const bool late = threadIdx.x == 0 && !wait_signal(",
+    ),
+    ("include/symm/handle.cuh", "did before.\n  __syncthreads()"),
 ];

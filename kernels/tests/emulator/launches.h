@@ -25,6 +25,7 @@ inline u64_t below(u64_t n) { return random_words() % n; }
 inline void begin_test(const char* seed) {
   machine::reset((u64_t)atoll(seed));
   if (const char* number = getenv("SYMM_NO_ACQUIRE")) symm::NO_ACQUIRE = (uint32_t)atoi(number);
+  if (const char* number = getenv("SYMM_NO_RELEASE")) symm::NO_RELEASE = (uint32_t)atoi(number);
   setvbuf(stdout, nullptr, _IOLBF, 0);
   alarm(120);
 }

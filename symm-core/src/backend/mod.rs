@@ -5,6 +5,7 @@
 //! here is dynamic: library code is generic over [`Backend`], and the facade has one enum that implements it.
 
 mod exchange;
+mod kernel;
 mod one_sided;
 mod take;
 
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use exchange::{Exchange, ExchangeOutput, Form};
+pub use kernel::{DevicePtrs, KernelHandle};
 pub use one_sided::{Cmp, Get, PadSignal, Put, SignalOp, SignalUpdate, WaitUntil};
 pub use take::{MAX_TAKES, Take};
 
@@ -134,15 +136,6 @@ pub struct ContextParts<B: Backend> {
     pub layout: ContextLayout,
     /// Status of the team.
     pub status: B::Status,
-}
-
-/// Device arrays of a handle, for users' kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DevicePtrs {
-    /// Address of W addresses: each rank's data area, 0 where it is not direct.
-    pub buffers: Addr,
-    /// Address of W addresses: each rank's pad, 0 where it is not direct.
-    pub pads: Addr,
 }
 
 /// A backend's part of [`Stats`](crate::model::Stats).

@@ -10,8 +10,7 @@ use super::team::TeamInner;
 use super::tensor::{Allocation, elements};
 use super::world::WorldInner;
 use crate::backend::{
-    Addr, Backend, Cmp, DevicePtrs, Get, HandleParts, PadSignal, Put, Reach, Region, SignalUpdate, WaitUntil,
-    op,
+    Addr, Backend, Cmp, Get, HandleParts, PadSignal, Put, Reach, Region, SignalUpdate, WaitUntil, op,
 };
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -127,12 +126,6 @@ impl<B: Backend> Handle<B> {
     /// First byte of each rank's signal pad; `None` where it is not direct.
     pub fn signal_pad_ptrs(&self) -> &[Option<Addr>] {
         &self.core.pads
-    }
-
-    /// The two arrays in the memory of kernels, 0 where a rank is not direct.
-    #[doc(alias("buffer_ptrs_dev", "signal_pad_ptrs_dev"))]
-    pub fn device_ptrs(&self) -> DevicePtrs {
-        self.core.team.world.backend.device_ptrs(&self.core.raw)
     }
 
     /// Multicast address of this handle's data (allocation base plus [`offset`](Self::offset)); `None` without multicast.

@@ -17,6 +17,7 @@
 mod collective;
 mod context;
 mod handle;
+mod kernel_handle;
 mod lock;
 mod log;
 pub(crate) mod memory;

@@ -56,6 +56,25 @@ fn accessors(ctx: &Ctx) -> Outcome {
         let want: Vec<u64> = host.iter().map(|p| p.map_or(0, |a| a.0)).collect();
         ensure_eq!(array, want, "{name} as kernels see them");
     }
+    // SAFETY: as above.
+    let members = unsafe { Span::from_raw(device.members, DType::U64, ctx.n()) };
+    let pes: Vec<u64> = (0..ctx.n()).filter_map(|r| h.pe(r)).map(|pe| u64::from(pe.0)).collect();
+    ensure_eq!(ctx.stream.read::<u64>(&members)?, pes, "members as kernels see them");
+    // SAFETY: the handle is alive, and so is its team's record, which begins with the code.
+    let code = unsafe { Span::from_raw(device.status, DType::U64, 1) };
+    ensure_eq!(ctx.stream.read::<u64>(&code)?, [0], "the status as kernels see it");
+    let given = h.kernel_handle();
+    ensure_eq!(
+        (given.buffers, given.pads),
+        (device.buffers.0, device.pads.0),
+        "tables of the kernel's handle"
+    );
+    ensure_eq!(
+        (given.rank, given.ranks),
+        (ctx.me() as u64, ctx.n() as u64),
+        "rank and ranks of the kernel's handle"
+    );
+    ensure_eq!(tensor.view(2, &[3])?.rendezvous(&ctx.team)?.kernel_handle().offset, 4, "a view's offset");
     // Cached: the second rendezvous communicates nothing, so one PE alone may call it.
     if ctx.me() == 0 {
         ensure_eq!(tensor.rendezvous(&ctx.team)?.buffer_ptrs(), h.buffer_ptrs(), "the cached handle");

@@ -7,7 +7,6 @@
 
 #include "launches.h"
 #include "steps.cuh"
-#include "symm/handle.cuh"
 #include "world.h"
 
 extern "C" {
@@ -229,32 +228,6 @@ static void operations_of_one_context() {
   for (unsigned r = 0; r < ranks; r++) EXPECT(team.world.pe[r].device.code == 0, "PE %u: code %llu", r, (u64)team.world.pe[r].device.code);
 }
 
-// A kernel of a user's, from handle.cuh.
-static void own_kernel(Handle h, u64 src, u64 bytes, bool* came) {
-  const u64 right = (h.rank + 1) % h.ranks;
-  put_with_signal(h, right, 0, (const void*)src, bytes, 3, 1);
-  if (block_wait_signal(h, 3, Compare::Equal, 1, Deadline(LIMIT_NS)) && threadIdx.x == 0) *came = true;
-}
-
-static void users_kernels() {
-  Team team(3);
-  const u64 bytes = 1 + below(2000);
-  std::vector<Bytes> sources;
-  for (unsigned r = 0; r < 3; r++) sources.push_back(random_bytes(bytes));
-  std::vector<u64> buffers;
-  for (unsigned r = 0; r < 3; r++) buffers.push_back((u64)team.world.pe[r].out.data());
-  bool came[3] = {};
-  for (unsigned r = 0; r < 3; r++) {
-    const Handle h = {(u64)buffers.data(), (u64)team.pad_table.data(), SIGNALS, r, 3};
-    const u64 src = (u64)sources[r].data();
-    bool* mine = &came[r];
-    machine::enqueue(team.streams[r], {[=] { own_kernel(h, src, bytes, mine); }, r, 1, Order::Together, 16, nullptr});
-    look(team.streams[r], r, finds("a user's kernel", team.world.pe[r].out.data(), sources[(r + 2) % 3]));
-  }
-  machine::join();
-  EXPECT(came[0] && came[1] && came[2], "a signal did not come");
-}
-
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
   begin_test(argv[2]);
@@ -266,7 +239,6 @@ int main(int argc, char** argv) {
     barriers(false);
     barriers(true);
     operations_of_one_context();
-    users_kernels();
   }
   printf("%d failures\n", failures);
   return failures != 0;

@@ -21,12 +21,21 @@ inline void modelled_store(void* at, T v, bool release, Scope scope) {
   model::store(at, &v, sizeof v, release, scope);
 }
 
-// The acquire that is left out, by its number in tests/emulator/acquires.rs; 0: none. Calls that have one of those numbers are made by
-// these names instead.
-inline uint32_t NO_ACQUIRE = 0;
+// The acquire, or the release, that is left out, by its number in tests/emulator/acquires.rs; 0: none. Calls that have one of those
+// numbers are made by these names instead.
+inline uint32_t NO_ACQUIRE = 0, NO_RELEASE = 0;
 
 template <uint32_t N>
 inline bool acquires() { return N != NO_ACQUIRE; }
+template <uint32_t N>
+inline bool releases() { return N != NO_RELEASE; }
+
+template <uint32_t N>
+inline void numbered___syncthreads() {
+  if (releases<N>()) __syncthreads();
+}
+template <uint32_t N>
+inline void numbered_store_release_sys_u64(void* at, u64 v) { modelled_store(at, v, releases<N>(), Scope::Sys); }
 
 template <uint32_t N>
 inline u64 numbered_load_acquire_sys_u64(const void* at) { return modelled_load<u64>(at, acquires<N>()); }
@@ -76,6 +85,8 @@ inline void add_release_sys_u64(void* at, u64 v) { model::modify(at, 8, false, t
 inline void add_relaxed_sys_u64(void* at, u64 v) { model::modify(at, 8, false, false, Scope::Sys, added, v, 0); }
 
 template <uint32_t N>
+inline void numbered_add_release_sys_u64(void* at, u64 v) { model::modify(at, 8, false, releases<N>(), Scope::Sys, added, v, 0); }
+template <uint32_t N>
 inline u64 numbered_fetch_add_acq_rel_gpu_u64(void* at, u64 v) { return model::modify(at, 8, acquires<N>(), true, Scope::Gpu, added, v, 0); }
 template <uint32_t N>
 inline u64 numbered_cas_acq_rel_gpu_u64(void* at, u64 expected, u64 desired) {
@@ -83,7 +94,7 @@ inline u64 numbered_cas_acq_rel_gpu_u64(void* at, u64 expected, u64 desired) {
 }
 template <uint32_t N>
 inline uint32_t numbered_cas_acq_rel_sys_u32(void* at, uint32_t expected, uint32_t desired) {
-  return (uint32_t)model::modify(at, 4, acquires<N>(), true, Scope::Sys, replaced, expected, desired);
+  return (uint32_t)model::modify(at, 4, acquires<N>(), releases<N>(), Scope::Sys, replaced, expected, desired);
 }
 
 inline u64 cas_acq_rel_gpu_u64(void* at, u64 expected, u64 desired) { return model::modify(at, 8, true, true, Scope::Gpu, replaced, expected, desired); }
