@@ -11,7 +11,9 @@ use crate::dispatch::{Set, capacity};
 pub(crate) fn three_on_one_buffer(run: &Run<'_>) -> Result<Value> {
     let world = run.world;
     if !world.capabilities().contains(Capabilities::GRAPH) {
-        return Ok(json!({ "replays": 0, "why": "the backend has no graphs" }));
+        let why = "the backend has no graphs";
+        run.skips("graphs", why)?;
+        return Ok(json!({ "replays": 0, "why": why }));
     }
     let stream = world.stream()?;
     let output = world.team().empty(&[capacity(world.n_pes())], DType::U8)?.rendezvous(world.team())?;
@@ -40,8 +42,10 @@ pub(crate) fn three_on_one_buffer(run: &Run<'_>) -> Result<Value> {
 }
 
 #[cfg(not(feature = "cuda"))]
-pub(crate) fn foreign_stream(_: &Run<'_>) -> Result<Value> {
-    Ok(json!({ "replays": 0, "why": "this build has no GPU backend" }))
+pub(crate) fn foreign_stream(run: &Run<'_>) -> Result<Value> {
+    let why = "this build has no GPU backend";
+    run.skips("foreign", why)?;
+    Ok(json!({ "replays": 0, "why": why }))
 }
 
 #[cfg(feature = "cuda")]
@@ -65,7 +69,9 @@ mod cuda {
     pub(crate) fn foreign_stream(run: &Run<'_>) -> Result<Value> {
         let world = run.world;
         if world.backend().name() != "cuda" {
-            return Ok(json!({ "replays": 0, "why": "the backend has no streams of others" }));
+            let why = "the backend has no streams of others";
+            run.skips("foreign", why)?;
+            return Ok(json!({ "replays": 0, "why": why }));
         }
         let own = world.stream()?;
         let retired = world.retired();

@@ -24,6 +24,9 @@ pub(crate) fn run(run: &Run<'_>) -> Result<Value> {
     let set = Set::new(world, &stream, 13)?;
     world.team().barrier(&stream, Options::default())?;
     stream.synchronize()?;
+    // A kernel of the user's that waits for the one that dies, under a deadline that is far.
+    let (waiting, answer) = (world.stream()?, world.local(DType::U64, 1)?);
+    let waits = run.checker.wait_for_peer(&waiting, &output, 9, &answer.span())?;
     let began = Instant::now();
     let mut calls = 0;
     let failed = loop {
@@ -52,6 +55,12 @@ pub(crate) fn run(run: &Run<'_>) -> Result<Value> {
     let ended = Instant::now();
     let left = stream.synchronize();
     ensure!(left.is_err() && ended.elapsed() < NOTICED, "the queue took {:?}: {left:?}", ended.elapsed());
+    let of_the_kernel: Vec<u64> = waiting.read(&answer.span())?;
+    let kernel_ended = ended.elapsed();
+    ensure!(
+        !waits || (of_the_kernel == [3] && kernel_ended < NOTICED),
+        "a kernel that waits for PE {dies} took {kernel_ended:?} more and said {of_the_kernel:?}"
+    );
     match world.team().recover() {
         Err(Error::PeerFailed { pe, .. }) if pe == dies => {}
         other => bail!("recover without PE {dies}: {other:?}"),
@@ -72,5 +81,10 @@ pub(crate) fn run(run: &Run<'_>) -> Result<Value> {
         ensure!(got.iter().enumerate().all(right), "round {round} of the others");
         team.barrier(&stream, Options::default())?;
     }
-    Ok(json!({ "calls_before": calls, "noticed_ms": noticed.as_secs_f64() * 1e3, "others": members.len() }))
+    Ok(json!({
+        "calls_before": calls,
+        "noticed_ms": noticed.as_secs_f64() * 1e3,
+        "others": members.len(),
+        "a_users_kernel_ended": waits,
+    }))
 }

@@ -1,4 +1,4 @@
-//! Endurance: many calls with every word compared, many allocations, several graphs on one buffer, streams of others.
+//! Endurance: many calls with every word compared, many allocations, graphs on one buffer and with inputs that change, streams of others.
 //!
 //! ```text
 //! cargo test --test stress                                  small, on the host backend, two PEs
@@ -6,10 +6,12 @@
 //! ```
 //!
 //! `--small` runs few rounds (for memory checkers), `--json FILE` gets the figures of PE 0, `--kernels FILE` is the image of
-//! `check.cu`, without which results are compared on the host. Other words name the parts to run; `killed`, in which the last
+//! `check.cu`, without which results are compared on the host. What cannot run is said in the figures and, where `SYMM_REQUIRE` has
+//! cuda, is an error. Other words name the parts to run; `killed`, in which the last
 //! PE dies, runs only if it is named, alone, with a launcher that lets the others go on (`symm run --keep-going`).
 
 mod beside;
+mod changing;
 mod check;
 mod dispatch;
 mod graphs;
@@ -19,7 +21,7 @@ mod sums;
 
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Map, Value, json};
 use symm::World;
 
@@ -36,6 +38,16 @@ impl Run<'_> {
     /// A number of rounds, or a few.
     fn rounds(&self, all: usize, few: usize) -> usize {
         if self.small { few } else { all }
+    }
+
+    /// `what` does not run, for this reason; an error where `SYMM_REQUIRE` has cuda.
+    fn skips(&self, what: &str, why: &str) -> Result<()> {
+        ensure!(
+            !std::env::var("SYMM_REQUIRE").is_ok_and(|r| r.split(',').any(|name| name == "cuda")),
+            "{what}: {why}, and SYMM_REQUIRE has cuda"
+        );
+        println!("PE {}: {what}: skipped: {why}", self.world.pe());
+        Ok(())
     }
 }
 
@@ -68,11 +80,13 @@ impl Args {
 
 type Part = fn(&Run<'_>) -> Result<Value>;
 
-const PARTS: [(&str, Part); 6] = [
-    ("dispatch", dispatch::run),
+const PARTS: [(&str, Part); 8] = [
+    ("dispatch", dispatch::short_rows),
+    ("dispatch_v3", dispatch::v3),
     ("sums", sums::run),
     ("rounds", rounds::run),
     ("graphs", graphs::three_on_one_buffer),
+    ("changing", changing::run),
     ("foreign", graphs::foreign_stream),
     ("beside", beside::run),
 ];
