@@ -306,6 +306,10 @@ unsafe impl Backend for AnyBackend {
         })
     }
 
+    fn context_room(&self, members: &[Pe]) -> usize {
+        each!(self, |b| b.context_room(members))
+    }
+
     fn bind_context(&self, parts: ContextParts<Self>) -> Result<AnyContext> {
         bind!(self, parts, bind_context, AnyContext, |p, of| ContextParts {
             my_rank: p.my_rank,

@@ -1,160 +1,342 @@
-// one_shot_all_reduce of a few KiB whose elements are pushed with the note, instead of being read once all notes are here.
+// one_shot_all_reduce and two_shot_all_reduce whose elements are pushed with the note, instead of being read once all notes are here.
 //
-// One block. Each PE writes its elements into its slot on every member, as words that carry the epoch, at the moment it publishes its
-// note; whoever has all words of all members adds up and is done. No element is read over the link, and there are no done-flags:
-// nobody reads a buffer but its owner, and a slot is written again two epochs later, when its owner has arrived at the epoch
-// between. So what is left is one word over the link (0.6 us on an H200) where the read form takes a note, a read there and back, a
-// fence and a flag.
+// Each PE writes its elements into room that is its own in every member's context, as words that carry a tag of the epoch; whoever has
+// all words of all members adds up and is done. No element is read over the link, no buffer by anybody but its owner, and there are no
+// done-flags: room is written again two epochs later, when its owner has arrived at the epoch between. What is left is one word over the
+// link (0.6 us on an H200) where the read form takes a note, a read there and back, a fence and a flag.
 //
-// All members run this kernel or none does: the host decides by the setting, which is the same everywhere, and by what the context's
-// slots hold, which is what the number of elements and the layout say.
-#include "reduce/begin.cuh"
-#include "reduce/move.cuh"
-#include "reduce/verdict.cuh"
+//   first warp            epoch; note (of one block); all members' notes, verdict
+//   each other warp       its chunks: own elements loaded, pushed; the others' taken, added up; verdict; stored
+//   the share that ends last  completed
+//
+// Of many elements and more than two members each chunk goes to one member, which adds it up and pushes the sums to all (two hops): less
+// crosses the links, for one more word's time. Both forms come in both ways; the host decides (pushed in geometry.rs), from what is equal
+// on all members, so all run this kernel or none does.
+//
+// What the tag must not be is that of words which an earlier operation left. None leaves any: whoever takes elements out of a word
+// clears it, before its operation ends and thus before the word can be written again. Where an operation failed words may be left; then
+// the team does nothing until `recover`, which clears the room once no kernel of any member runs. A verdict is not needed before words
+// are taken: until it is good their sums stay in registers.
+//
+// Where time goes, beyond what exchange.cu says:
+//
+//  1. A few KiB are one block: no ticket, no count, and the epoch is known one atomic after the launch began, 1 us sooner.
+//  2. Elements are loaded while the epoch is on its way, notes are read and judged while elements are.
+//  3. Twelve bytes of a word of 16 are elements: 4/3 of the bytes cross the link, and in exchange nothing is fenced, raised or counted
+//     there. A lane has three vectors and four words, so loads, stores and polls are 512 bytes in a row for a warp.
+//  4. No more than 32 blocks, so that the next launch of the stream may start early.
+//
+// In a graph between two H200s, in us, this form and the one that reads: one_shot_all_reduce of 4 KiB 5.2 and 8.8, 64 KiB 6.5 and 9.8,
+// 1 MiB 12.1 and 12.9; two_shot_all_reduce 5.2 and 9.4, 6.4 and 10.4, 12.1 and 12.8. Of the last MiB 3.6 us are the link's.
+#include "pushed/agree.cuh"
 
 using namespace symm;
-using namespace symm::reduce;
+using namespace symm::pushed;
 
 namespace {
 
-// What a slot's words are tagged with. A slot may hold the splits of an earlier operation, and none of those has this value: it is
-// negative, so the operation would have been refused.
-__device__ __forceinline__ u64 tag_of(u64 epoch) { return ~epoch; }
+// Most threads of a block: of two members one vector of sums at a time is in registers, of more a chunk's.
+constexpr int PAIR_THREADS = 768;
+constexpr int TEAM_THREADS = 512;
 
-// Eight bytes of elements.
-template <typename E>
-union Word {
-  static constexpr uint32_t COUNT = 8 / sizeof(typename E::Stored);
-  u64 raw;
-  typename E::Stored elements[COUNT];
-};
-
-// Elements from word `k` of `count` elements; what is beyond the last one is 0.
-template <typename E>
-__device__ __forceinline__ Word<E> load_word(u64 from, u64 k, u64 count) {
-  Word<E> w;
-  w.raw = 0;
-  const u64 first = k * Word<E>::COUNT;
-#pragma unroll
-  for (uint32_t i = 0; i < Word<E>::COUNT; i++)
-    if (first + i < count) w.elements[i] = ((const typename E::Stored*)from)[first + i];
-  return w;
-}
-
-template <typename E>
-__device__ __forceinline__ void store_word(u64 to, u64 k, u64 count, const Word<E>& w) {
-  const u64 first = k * Word<E>::COUNT;
-#pragma unroll
-  for (uint32_t i = 0; i < Word<E>::COUNT; i++)
-    if (first + i < count) ((typename E::Stored*)to)[first + i] = w.elements[i];
-}
-
-__device__ __forceinline__ u64 pushed_word(const ExchangeParams& p, u64 epoch, uint32_t writer, u64 k) {
-  return exchange::slot(p, epoch, writer) + 16 * k;
-}
-
-// The epoch up to which a member's words are here.
-struct PushedSeen {
-  const ExchangeParams& p;
-  u64 epoch, words;
+// The epoch of a member whose words of a chunk are here, or the one before it.
+struct WordsSeen {
+  const PushedParams& q;
+  u64 epoch;
+  uint32_t chunk;
+  bool sums;  // what is waited for: the sums, by whoever makes them, or everybody's elements
   __device__ __forceinline__ u64 operator()(uint32_t r) const {
-    for (u64 k = 0; r != p.rank && k < words; k++)
-      if (load_relaxed_sys_tagged((const void*)(p.mine + pushed_word(p, epoch, r, k))).tag != tag_of(epoch)) return epoch - 1;
-    return epoch;
+    const ExchangeParams& p = q.reduce.exchange;
+    const Cut cut = cut_of<false>(q, true);
+    if (sums ? r != chunk % p.ranks : r == p.rank) return epoch;
+    const uint32_t index = q.two_hops ? chunk / p.ranks : chunk;
+    const u64 at = sums ? place_of_sums(cut.stride, p.ranks, chunk) : place(cut.stride, r, p.rank, index);
+    return has_come(p.mine + room_of(q, epoch) + at, chunk * CHUNK, cut.bytes, tag_of(epoch)) ? epoch : epoch - 1;
   }
 };
 
-// Waits for word `k` of a member, of each lane one that is `real`. The whole warp; false, on every lane, if the wait failed.
-__device__ __forceinline__ bool await_word(const ExchangeParams& p, const Waiting& w, uint32_t rank, u64 k, bool real, u64 words, u64& word) {
-  const u64 at = p.mine + pushed_word(p, w.epoch, rank, real ? k : 0);
-  for (uint32_t look = 1;; look++) {
-    Tagged t = {0, tag_of(w.epoch)};
-    if (real) t = load_relaxed_sys_tagged((const void*)at);
-    word = t.word;
-    if (!__any_sync(ALL, t.tag != tag_of(w.epoch))) return true;
-    if (look % LOOKS == 0 && !exchange::goes_on(p, w, PushedSeen{p, w.epoch, words})) return false;
+// What the first warp has found so far. The same on every lane.
+__device__ __forceinline__ uint32_t outcome_of(const PushedShared& s) {
+  return __shfl_sync(ALL, *(const volatile uint32_t*)&s.outcome, 0);
+}
+
+// Whether a warp that misses words waits on. While the first warp waits for notes, it is the one that looks at what can end a wait.
+__device__ __noinline__ bool waits_on(const PushedShared& s, const PushedParams& q, u64 epoch, uint32_t chunk, bool sums) {
+  const uint32_t outcome = outcome_of(s);
+  if (outcome == PENDING) return true;
+  const Waiting w = {epoch, sums ? PHASE_GATHERED : PHASE_ARRIVAL, s.began, true};
+  return outcome == GOOD && exchange::goes_on(q.reduce.exchange, w, WordsSeen{q, epoch, chunk, sums});
+}
+
+// Waits for the verdict. One warp.
+__device__ __forceinline__ bool agreed_upon(const PushedShared& s) {
+  // Bounded by the deadline of the first warp.
+  for (;;) {
+    const uint32_t outcome = outcome_of(s);
+    if (outcome != PENDING) return outcome == GOOD;
   }
 }
 
+// Adds elements of one vector to sums.
 template <typename E>
-__device__ __forceinline__ void run(Shared& s, const ReduceParams& q) {
+__device__ __forceinline__ void add_vector(typename E::Wide* sums, int4 raw) {
+  Vector<E> v;
+  v.raw = raw;
+#pragma unroll
+  for (int i = 0; i < Vector<E>::COUNT; i++) sums[i] = E::add(sums[i], E::widen(v.elements[i]));
+}
+
+template <typename E>
+__device__ __forceinline__ int4 round_vector(const typename E::Wide* sums) {
+  Vector<E> v;
+#pragma unroll
+  for (int i = 0; i < Vector<E>::COUNT; i++) v.elements[i] = E::round(sums[i]);
+  return v.raw;
+}
+
+// The sums of two members. Their order does not matter.
+template <typename E>
+__device__ __forceinline__ void add_pair(Vectors& c, const Vectors& other) {
+#pragma unroll
+  for (uint32_t k = 0; k < VECTORS; k++) {
+    typename E::Wide sums[Vector<E>::COUNT];
+#pragma unroll
+    for (int i = 0; i < Vector<E>::COUNT; i++) sums[i] = E::nothing();
+    add_vector<E>(sums, c.v[k]);
+    add_vector<E>(sums, other.v[k]);
+    c.v[k] = round_vector<E>(sums);
+  }
+}
+
+// Takes what one member wrote: its elements, or the sums that it made. False, on every lane, if the wait for them failed.
+__device__ __forceinline__ bool take_one(const PushedShared& s, const PushedParams& q, u64 epoch, uint32_t chunk, bool sums, u64 from, const Inside& in, Vectors& c) {
+  Words a;
+  for (uint32_t look = 1;; look++) {
+    load_words(a, from, in);
+    if (!__any_sync(ALL, missing(a, in, tag_of(epoch)))) break;
+    if (look % LOOKS == 0 && !waits_on(s, q, epoch, chunk, sums)) return false;
+  }
+  c = vectors_of(a);
+  clear_words(from, in);
+  return true;
+}
+
+// Takes the elements of members `r` and, if there is one, `r + 1`, but not this PE's own, all under way at once.
+__device__ __forceinline__ bool take_two(const PushedShared& s, const PushedParams& q, u64 epoch, uint32_t chunk, uint32_t r, u64 from, u64 then, const Inside& in,
+                                         const Vectors& own, Vectors& first, Vectors& second) {
+  const ExchangeParams& p = q.reduce.exchange;
+  const bool here = r != p.rank, next = r + 1 < p.ranks && r + 1 != p.rank;
+  Words a, b;
+  for (uint32_t look = 1;; look++) {
+    if (here) load_words(a, from, in);
+    if (next) load_words(b, then, in);
+    const bool late = (here && missing(a, in, tag_of(epoch))) || (next && missing(b, in, tag_of(epoch)));
+    if (!__any_sync(ALL, late)) break;
+    if (look % LOOKS == 0 && !waits_on(s, q, epoch, chunk, false)) return false;
+  }
+  first = here ? vectors_of(a) : own;
+  second = next ? vectors_of(b) : own;
+  if (here) clear_words(from, in);
+  if (next) clear_words(then, in);
+  return true;
+}
+
+// The sums of a team's members, in rank order.
+template <typename E>
+__device__ __forceinline__ bool add_team(const PushedShared& s, const PushedParams& q, const Cut& cut, u64 epoch, uint32_t chunk, u64 room, const Inside& in, Vectors& c) {
+  constexpr int COUNT = Vector<E>::COUNT;
+  const ExchangeParams& p = q.reduce.exchange;
+  const uint32_t index = q.two_hops ? chunk / p.ranks : chunk;
+  typename E::Wide sums[VECTORS * COUNT];
+#pragma unroll
+  for (int i = 0; i < VECTORS * COUNT; i++) sums[i] = E::nothing();
+#pragma unroll 1
+  for (uint32_t r = 0; r < p.ranks; r += 2) {
+    Vectors first, second;
+    if (!take_two(s, q, epoch, chunk, r, room + place(cut.stride, r, p.rank, index), room + place(cut.stride, r + 1, p.rank, index), in, c, first, second)) return false;
+#pragma unroll
+    for (uint32_t k = 0; k < VECTORS; k++) {
+      add_vector<E>(sums + k * COUNT, first.v[k]);
+      if (r + 1 < p.ranks) add_vector<E>(sums + k * COUNT, second.v[k]);
+    }
+  }
+#pragma unroll
+  for (uint32_t k = 0; k < VECTORS; k++) c.v[k] = round_vector<E>(sums + k * COUNT);
+  return true;
+}
+
+// Pushes a chunk of this PE's elements.
+template <bool PAIR>
+__device__ __forceinline__ void push_own(const PushedParams& q, const Cut& cut, u64 epoch, uint32_t chunk, const Vectors& c) {
+  const ExchangeParams& p = q.reduce.exchange;
+  const Inside in = inside_of(chunk * CHUNK, cut.bytes);
+  const u64 room = room_of(q, epoch);
+  if (PAIR) {
+    push_chunk(p.near_regions[1 - p.rank] + room + chunk * CHUNK_ROOM, c, in, tag_of(epoch));
+    return;
+  }
+  const uint32_t owner = q.two_hops ? chunk % p.ranks : p.ranks, index = q.two_hops ? chunk / p.ranks : chunk;
+#pragma unroll 1
+  for (uint32_t hop = 0; hop + 1 < p.ranks; hop++) {
+    const uint32_t r = destination(p, hop);
+    if (owner == p.ranks || owner == r) push_chunk(region(p, r) + room + place(cut.stride, p.rank, r, index), c, in, tag_of(epoch));
+  }
+}
+
+// Makes, or takes, the sums of a chunk, of which `c` holds this PE's elements. One warp.
+template <typename E, bool PAIR>
+__device__ __forceinline__ bool add_up(const PushedShared& s, const PushedParams& q, const Cut& cut, u64 epoch, uint32_t chunk, Vectors& c) {
+  const ExchangeParams& p = q.reduce.exchange;
+  const u64 room = p.mine + room_of(q, epoch);
+  const Inside in = inside_of(chunk * CHUNK, cut.bytes);
+  if (PAIR) {
+    Vectors other;
+    if (!take_one(s, q, epoch, chunk, false, room + chunk * CHUNK_ROOM, in, other)) return false;
+    add_pair<E>(c, other);
+    return true;
+  }
+  const bool made_here = !q.two_hops || chunk % p.ranks == p.rank;
+  if (!made_here) return take_one(s, q, epoch, chunk, true, room + place_of_sums(cut.stride, p.ranks, chunk), in, c);
+  if (!add_team<E>(s, q, cut, epoch, chunk, room, in, c)) return false;
+  // Whoever gets them looks at the verdict itself.
+#pragma unroll 1
+  for (uint32_t hop = 0; q.two_hops && hop + 1 < p.ranks; hop++)
+    push_chunk(region(p, destination(p, hop)) + room_of(q, epoch) + place_of_sums(cut.stride, p.ranks, chunk), c, in, tag_of(epoch));
+  return true;
+}
+
+// Ends the operation. The first warp, of the share that ended last.
+__device__ __forceinline__ void end_operation(const PushedParams& q, const Shared& s, u64 failed) {
+  const ExchangeParams& p = q.reduce.exchange;
+  const u64 epoch = s.epoch & ~SKIP;
+  // After a bad verdict nobody waits for this PE, and the peers are to find that verdict, not a PE that gave up.
+  if (failed != 0 && failed < FAILED_VERDICT) give_up(p, epoch);
+  if (threadIdx.x != 0) return;
+  if (q.pieces > 1) {
+    LaunchRecord* record = record_of(p);
+    store_relaxed_gpu_u64(&record->stages[0], 0);
+    store_relaxed_gpu_u64(&record->epoch, 0);
+    // With a block for every piece all tickets are taken by now; else the last block to leave puts them back.
+    if (gridDim.x >= q.pieces) store_relaxed_gpu_u32(&record->tickets, 0);
+  }
+  // The count never falls: an operation that gives up in its ticket's wait may end before an earlier one.
+  max_release_gpu_u64((void*)(p.mine + CONTEXT_COMPLETED), epoch);
+}
+
+// The epoch, for a share. One thread.
+__device__ __forceinline__ u64 epoch_of(const PushedParams& q, const Shared& s, uint32_t share) {
+  const ExchangeParams& p = q.reduce.exchange;
+  u64 epoch;
+  if (share == 0) {
+    epoch = take_epoch(p, s.began);
+    // Release: whoever sees the epoch sees what the operation before left.
+    if (q.pieces > 1) store_release_gpu_u64(&record_of(p)->epoch, epoch);
+  } else {
+    // Bounded by the deadline of the block that holds ticket 0, which is running.
+    do epoch = load_acquire_gpu_u64(&record_of(p)->epoch);
+    while (epoch == 0);
+  }
+  return epoch;
+}
+
+template <typename E, bool PAIR>
+__device__ __forceinline__ void run(PushedShared& s, const PushedParams& q) {
   wait_for_stream();
   let_stream_go_on();
   step(STEP_BEGIN);
-  const ExchangeParams& p = q.exchange;
-  const bool first_warp = threadIdx.x < 32;
+  const ReduceParams& a = q.reduce;
+  const ExchangeParams& p = a.exchange;
+  const uint32_t warp = threadIdx.x / 32, warps = blockDim.x / 32 - 1, pieces = q.pieces;
   if (threadIdx.x == 0) {
     s.began = now_ns();
-    s.epoch = take_epoch(p, s.began);
+    s.outcome = PENDING;
   }
-  // Under way while the epoch is taken. Elements outside the allocation are not read: every member's verdict refuses that.
-  const u64 count = p.in_rows, bytes = count * sizeof(typename E::Stored), words = (count + Word<E>::COUNT - 1) / Word<E>::COUNT;
-  const u64 own = ((const u64*)p.out_buffers)[p.rank] + p.out_offset, source = p.input != 0 ? p.input : own;
-  const bool inside = p.invalid == 0 && p.out_offset <= p.out_bytes && bytes <= p.out_bytes - p.out_offset && 16 * words <= p.slot_bytes;
-  Word<E> mine;
-  mine.raw = 0;
-  if (inside && threadIdx.x < words) mine = load_word<E>(source, threadIdx.x, count);
-  __syncthreads();
-  step(STEP_MET);
-  const u64 epoch = s.epoch & ~SKIP;
-  u64 failed = s.epoch & SKIP ? FAILED_WAIT : 0;
+  const Agreed agreed = agreed_of(p);
+  const Cut cut = cut_of<PAIR>(q, agreed.word[1] != 0);
+  // Of arguments that all refuse nothing is used.
+  const u64 own = cut.chunks != 0 ? ((const u64*)p.out_buffers)[p.rank] + p.out_offset : 0;
+  const u64 source = p.input != 0 ? p.input : own, result = p.form == FORM_TWO_SHOT_ALL_REDUCE ? own : a.result;
 
-  if (failed == 0) {
-    if (first_warp) publish(q, epoch, false);
-    step(STEP_PUBLISHED);
-    // The last warps, which publish nothing, begin.
-#pragma unroll 1
-    for (u64 k = threadIdx.x; inside && k < words; k += THREADS) {
-      const Word<E> w = k == threadIdx.x ? mine : load_word<E>(source, k, count);
-#pragma unroll 1
-      for (uint32_t hop = 0; hop + 1 < p.ranks; hop++)
-        store_relaxed_sys_tagged((void*)(region(p, destination(p, hop)) + pushed_word(p, epoch, p.rank, k)), {w.raw, tag_of(epoch)});
-      if (p.input != 0) store_word<E>(own, k, count, w);
+  // With a block for every piece, one each.
+  for (;;) {
+    uint32_t share = 0;
+    if (pieces > 1) {
+      if (threadIdx.x == 0) s.ticket = fetch_add_relaxed_gpu_u32(&record_of(p)->tickets, 1);
+      __syncthreads();
+      share = s.ticket;
+      if (share >= pieces) break;
     }
-    step(STEP_PUSHED);
-    const Waiting w = {epoch, PHASE_ARRIVAL, s.began, true};
-    if (!read_notes(s, p, w)) failed = FAILED_WAIT;
-    else if (!verdict(s, q, epoch)) failed = FAILED_VERDICT;
-    step(STEP_VERDICT);
-    bool fine = failed == 0;
-#pragma unroll 1
-    for (u64 first = threadIdx.x & ~31u; fine && first < words; first += THREADS) {
-      const u64 k = first + (threadIdx.x & 31);
-      const bool real = k < words;
-      typename E::Wide sums[Word<E>::COUNT];
-#pragma unroll
-      for (uint32_t i = 0; i < Word<E>::COUNT; i++) sums[i] = E::nothing();
-#pragma unroll 1
-      for (uint32_t r = 0; r < p.ranks && fine; r++) {
-        Word<E> word;
-        word.raw = 0;
-        if (r == p.rank) word = real ? load_word<E>(source, k, count) : word;
-        else fine = await_word(p, w, r, k, real, words, word.raw);
-#pragma unroll
-        for (uint32_t i = 0; i < Word<E>::COUNT; i++) sums[i] = E::add(sums[i], E::widen(word.elements[i]));
+    const uint32_t first = share * warps + warp - 1, far = pieces * warps;
+    Vectors c;
+    if (threadIdx.x == 0) s.epoch = epoch_of(q, s, share);
+    // Under way while the epoch is taken: nobody else writes them while this call is enqueued.
+    if (warp > 0 && first < cut.chunks) c = load_chunk<E>(source, first * CHUNK, cut.bytes);
+    __syncthreads();
+    step(STEP_MET);
+    const u64 epoch = s.epoch & ~SKIP;
+    const bool skip = s.epoch & SKIP;
+    bool fine = !skip && outcome_of(s) <= GOOD;
+    if (fine && warp == 0) {
+      if (share == 0) publish(a, agreed, epoch);
+      step(STEP_PUBLISHED);
+      if (s.outcome == PENDING) {
+        const Outcome outcome = agree(s, a, agreed, epoch);
+        if (threadIdx.x == 0) *(volatile uint32_t*)&s.outcome = outcome;
       }
-      Word<E> sum;
-#pragma unroll
-      for (uint32_t i = 0; i < Word<E>::COUNT; i++) sum.elements[i] = E::round(sums[i]);
-      if (fine && real) store_word<E>(q.result, k, count, sum);
+      step(STEP_VERDICT);
+    } else if (fine) {
+#pragma unroll 1
+      for (uint32_t chunk = first; chunk < cut.chunks; chunk += far) {
+        if (chunk != first) c = load_chunk<E>(source, chunk * CHUNK, cut.bytes);
+        push_own<PAIR>(q, cut, epoch, chunk, c);
+        if (p.input != 0) store_chunk<E>(own, chunk * CHUNK, cut.bytes, c);
+      }
+      step(STEP_PUSHED);
+#pragma unroll 1
+      for (uint32_t chunk = first; chunk < cut.chunks && fine; chunk += far) {
+        if (first + far < cut.chunks) c = load_chunk<E>(source, chunk * CHUNK, cut.bytes);
+        fine = add_up<E, PAIR>(s, q, cut, epoch, chunk, c) && agreed_upon(s);
+        if (fine) store_chunk<E>(result, chunk * CHUNK, cut.bytes, c);
+      }
     }
-    if (__syncthreads_or(!fine) && failed == 0) failed = FAILED_WAIT;
+    const bool broke = __syncthreads_or(!fine);
+    step(STEP_COMPLETE);
+    u64 failed = 0;
+    if (skip || s.outcome == BAD_WAIT) failed = FAILED_WAIT;
+    else if (s.outcome == BAD_VERDICT) failed = FAILED_VERDICT;
+    else if (broke) failed = FAILED_WAIT;
+    if (pieces == 1) {
+      if (warp == 0) end_operation(q, s, failed);
+      return;
+    }
+    if (threadIdx.x == 0) {
+      release_gpu<FENCE_PUSH_COUNT>();
+      step(STEP_FENCED);
+      const u64 counted = fetch_add_relaxed_gpu_u64(&record_of(p)->stages[0], SHARE + failed) + SHARE + failed;
+      // What the others counted comes before what the last one does.
+      if ((counted & SHARES) == pieces) fence_acq_rel_gpu();
+      s.counted = counted;
+    }
+    __syncthreads();
+    step(STEP_COUNTED);
+    if ((s.counted & SHARES) == pieces && warp == 0) end_operation(q, s, s.counted & ~SHARES);
+    if (gridDim.x >= pieces) return;
   }
-  step(STEP_COMPLETE);
-  if (!first_warp) return;
-  // After a bad verdict nobody waits for this PE, and the peers are to find that verdict, not a PE that gave up.
-  if (failed != 0 && failed < FAILED_VERDICT) give_up(p, epoch);
-  // The count never falls: an operation that gives up in its ticket's wait may end before an earlier one.
-  if (threadIdx.x == 0) max_release_gpu_u64((void*)(p.mine + CONTEXT_COMPLETED), epoch);
+  // Every block takes exactly one ticket too many; whoever takes the last of those is the last to touch the count.
+  if (threadIdx.x == 0 && s.ticket == pieces + gridDim.x - 1) store_relaxed_gpu_u32(&record_of(p)->tickets, 0);
 }
 
 }  // namespace
 
-#define SYMM_PUSHED(name, E)                                                                              \
-  extern "C" __global__ void __launch_bounds__(THREADS, 1) name(const __grid_constant__ ReduceParams q) { \
-    __shared__ Shared s;                                                                                  \
-    run<E>(s, q);                                                                                         \
+#define SYMM_PUSHED_KERNEL(name, THREADS, E, PAIR)                                                                 \
+  extern "C" __global__ void __launch_bounds__(THREADS, 1) name(const __grid_constant__ PushedParams q) { \
+    __shared__ PushedShared s;                                                                            \
+    run<E, PAIR>(s, q);                                                                                   \
   }
+
+#define SYMM_PUSHED(name, E)                              \
+  SYMM_PUSHED_KERNEL(name##_pair, PAIR_THREADS, E, true) \
+  SYMM_PUSHED_KERNEL(name, TEAM_THREADS, E, false)
 
 SYMM_PUSHED(symm_pushed_f16, F16)
 SYMM_PUSHED(symm_pushed_bf16, BF16)

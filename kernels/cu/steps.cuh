@@ -40,6 +40,7 @@ enum Fence : uint32_t {
   FENCE_CONTEXT_BARRIER, // barrier of a context: earlier work before the note
   FENCE_BROUGHT,         // reductions: elements that were brought before the note
   FENCE_REDUCE_COUNT,    // reductions: a share's part before its count
+  FENCE_PUSH_COUNT,      // pushed reductions: a share's sums, and the words that it cleared, before its count
   FENCE_REDUCED,         // reductions: sums and reads before done and gathered words
   FENCE_TAKE_COUNT,      // forms that take, the planned exchange: a share's part before its count and the done words
   FENCE_PUT_SIGNAL,      // put_with_signal: data before the signal

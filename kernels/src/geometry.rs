@@ -143,11 +143,65 @@ pub fn reduce(bytes: u64, limits: Limits) -> Launch {
     Launch { blocks: wanted.clamp(1, limits.blocks()), threads: REDUCE_THREADS, remote: 0 }
 }
 
-/// A `one_shot_all_reduce` of `bytes` bytes whose elements are pushed into slots of `slot_bytes`; `None` if they do not fit: each
-/// word of eight bytes goes with one that says which operation it belongs to.
-pub fn pushed(bytes: u64, slot_bytes: u64) -> Option<Launch> {
-    let fits = bytes.div_ceil(8).checked_mul(16).is_some_and(|b| b <= slot_bytes);
-    fits.then_some(Launch { blocks: 1, threads: REDUCE_THREADS, remote: 0 })
+/// Bytes of elements that a warp pushes at a time, and what they are as words with tags (`cu/pushed/common.cuh`).
+const CHUNK: u64 = 1536;
+const CHUNK_ROOM: u64 = 2048;
+
+/// Warps of a block that push, at most, beside the one that waits for notes: of two members, and of more.
+const PAIR_WARPS: u64 = 23;
+const TEAM_WARPS: u64 = 15;
+
+/// Chunks up to which one block is faster than several, which must first tell each other the epoch.
+const ONE_BLOCK_CHUNKS: u64 = 11;
+/// Warps that push, at least, of each block where there are several.
+const FEW_WARPS: u64 = 8;
+/// Blocks at most, so that the next launch of the stream may start early. They fill the links: eight blocks of 32 warps reached
+/// 349 GB/s one way.
+const PUSH_BLOCKS: u64 = 32;
+
+/// Bytes more over the links that take as long as one more word's way, about 1.2 µs.
+const HOP_BYTES: u64 = 400 << 10;
+
+/// A reduction whose elements are pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pushed {
+    /// The launch. Its threads and what follows are the same on all members, its blocks need not be.
+    pub launch: Launch,
+    /// Pieces into which the elements are cut; a block takes one at a time.
+    pub pieces: u32,
+    /// Whether a chunk's elements go to one member, which pushes the sums; else all elements go to all.
+    pub two_hops: bool,
+}
+
+/// An all-reduce of `bytes` bytes between `ranks` members whose elements are pushed into contexts with `room` bytes for one epoch;
+/// `None` if it is not one of at most `most` bytes, or does not fit.
+///
+/// In one hop everybody pushes all it has to `ranks − 1` others. In two it pushes `1/ranks` of it to each of them, and as much of the sums:
+/// less where there are more than two, for one more word's way. So one hop is best for few bytes, and always between two.
+pub fn pushed(bytes: u64, ranks: u32, most: u64, room: u64, limits: Limits) -> Option<Pushed> {
+    if ranks < 2 || most == 0 || bytes > most {
+        return None;
+    }
+    let (w, chunks) = (u64::from(ranks), bytes.div_ceil(CHUNK));
+    // Bytes that one hop sends more than two: (w − 1) − 2 (w − 1) / w times those of the call.
+    let more = bytes.saturating_mul((w - 1) * (w - 2)) / w;
+    let fits = |chunks: u64| chunks.saturating_mul(CHUNK_ROOM) <= room;
+    let one_hop = (w == 2 || more <= HOP_BYTES) && fits(chunks.saturating_mul(w - 1));
+    let two_hops = !one_hop && w > 2 && fits(chunks.div_ceil(w).saturating_mul(w - 1).saturating_add(chunks));
+    if !one_hop && !two_hops {
+        return None;
+    }
+    let widest = if w == 2 { PAIR_WARPS } else { TEAM_WARPS };
+    let pieces = if chunks <= ONE_BLOCK_CHUNKS {
+        1
+    } else {
+        chunks.div_ceil(chunks.div_ceil(PUSH_BLOCKS).clamp(FEW_WARPS, widest)).min(PUSH_BLOCKS)
+    };
+    let warps = chunks.div_ceil(pieces).clamp(1, widest);
+    let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+    let pieces = narrow(pieces);
+    let launch = Launch { blocks: pieces.min(limits.blocks()), threads: 32 * narrow(warps + 1), remote: 0 };
+    Some(Pushed { launch, pieces, two_hops })
 }
 
 /// A put or get of `bytes` bytes. Small ones take one block, so that the signal needs no count of blocks.
@@ -290,12 +344,77 @@ mod tests {
         assert_eq!(reduce(8, H200).threads, REDUCE_THREADS);
     }
 
+    /// Room as `symm_core::layout::ContextLayout` has it for a MiB.
+    fn room(ranks: u64) -> u64 {
+        CHUNK_ROOM * if ranks == 2 { 683 } else { 683_u64.div_ceil(ranks) * (ranks - 1) + 683 }
+    }
+
     #[test]
-    fn pushed_elements_take_half_of_a_slot() {
-        let fits = |bytes| pushed(bytes, 8320).is_some();
-        assert!([0, 1, 4096, 4160].iter().all(|b| fits(*b)));
-        assert!([4161, u64::MAX].iter().all(|b| !fits(*b)));
-        assert_eq!(pushed(8, 64), Some(Launch { blocks: 1, threads: REDUCE_THREADS, remote: 0 }));
+    fn few_pushed_elements_are_one_block_and_more_are_small_launches() {
+        let of = |bytes| {
+            let p = pushed(bytes, 2, 1 << 20, room(2), H200).unwrap();
+            assert!(!p.two_hops && p.launch.starts_early(132) && p.launch.threads <= 768);
+            (p.pieces, p.launch.blocks, p.launch.threads)
+        };
+        assert_eq!([0, 2, 1536, 1537].map(of), [(1, 1, 64), (1, 1, 64), (1, 1, 64), (1, 1, 96)]);
+        assert_eq!(
+            [4096, 16384, 65536, 1 << 20].map(of),
+            [(1, 1, 128), (1, 1, 384), (6, 6, 288), (32, 32, 736)]
+        );
+        // With fewer blocks than pieces each takes several; the pieces stay what they are on the other members.
+        let few = pushed(1 << 20, 2, 1 << 20, room(2), Limits { max_blocks: 5, ..H200 }).unwrap();
+        assert_eq!((few.pieces, few.launch.blocks, few.launch.threads), (32, 5, 736));
+    }
+
+    #[test]
+    fn pushed_elements_take_two_hops_where_one_would_send_much_more() {
+        let hops = |ranks: u32, bytes| {
+            pushed(bytes, ranks, 1 << 20, room(u64::from(ranks)), H200).map(|p| 1 + u32::from(p.two_hops))
+        };
+        assert_eq!([4096, 64 << 10, 1 << 20].map(|b| hops(2, b)), [Some(1); 3]);
+        assert_eq!([4096, 512 << 10, 1 << 20].map(|b| hops(3, b)), [Some(1), Some(1), Some(2)]);
+        assert_eq!([4096, 256 << 10, 512 << 10].map(|b| hops(4, b)), [Some(1), Some(1), Some(2)]);
+        assert_eq!(
+            [4096, 64 << 10, 128 << 10, 1 << 20].map(|b| hops(8, b)),
+            [Some(1), Some(1), Some(2), Some(2)]
+        );
+        assert_eq!([4096, 16 << 10, 1 << 20].map(|b| hops(64, b)), [Some(1), Some(2), Some(2)]);
+    }
+
+    #[test]
+    fn what_is_not_to_be_pushed_or_does_not_fit_is_read() {
+        for (bytes, ranks, most, room) in [
+            (0, 1, 1 << 20, 1 << 30),
+            (0, 2, 0, 1 << 30),
+            (4097, 2, 4096, 1 << 30),
+            (4096, 2, 4096, 3 * CHUNK_ROOM - 1),
+            (u64::MAX, 8, u64::MAX, 1 << 30),
+        ] {
+            assert_eq!(pushed(bytes, ranks, most, room, H200), None, "{bytes} {ranks} {most} {room}");
+        }
+        assert!(pushed(4096, 2, 4096, 3 * CHUNK_ROOM, H200).is_some());
+    }
+
+    #[test]
+    fn kernels_cut_pushed_elements_alike() {
+        let common = include_str!("../cu/pushed/common.cuh");
+        for line in [
+            "VECTORS = 3;",
+            "WORDS = 4;",
+            "ROW = 32 * 16;",
+            "CHUNK = VECTORS * ROW;",
+            "CHUNK_ROOM = WORDS * ROW;",
+        ] {
+            assert!(common.contains(line), "{line}");
+        }
+        assert_eq!((CHUNK, CHUNK_ROOM), (3 * 32 * 16, 4 * 32 * 16));
+        let kernels = include_str!("../cu/pushed.cu");
+        for (name, warps) in [("PAIR", PAIR_WARPS), ("TEAM", TEAM_WARPS)] {
+            assert!(
+                kernels.contains(&format!("constexpr int {name}_THREADS = {};", 32 * (warps + 1))),
+                "{name}"
+            );
+        }
     }
 
     #[test]

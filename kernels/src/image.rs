@@ -77,7 +77,7 @@ pub enum Entry {
     TakeI64,
     /// The planned exchange: [`PlanParams`](crate::params::PlanParams), [`REDUCE_THREADS`](crate::geometry::REDUCE_THREADS).
     Plan,
-    /// `one_shot_all_reduce` whose elements are pushed, of f16: [`ReduceParams`](crate::params::ReduceParams),
+    /// An all-reduce of f16 whose elements are pushed, between more than two members: [`PushedParams`](crate::params::PushedParams),
     /// [`geometry::pushed`](crate::geometry::pushed).
     PushedF16,
     /// Of bf16.
@@ -90,10 +90,22 @@ pub enum Entry {
     PushedI32,
     /// Of i64.
     PushedI64,
+    /// The same between two members, of f16.
+    PushedF16Pair,
+    /// Of bf16.
+    PushedBf16Pair,
+    /// Of f32.
+    PushedF32Pair,
+    /// Of f64.
+    PushedF64Pair,
+    /// Of i32.
+    PushedI32Pair,
+    /// Of i64.
+    PushedI64Pair,
 }
 
 /// Every kernel, in the order of [`Entry`].
-pub const ENTRIES: [Entry; 38] = [
+pub const ENTRIES: [Entry; 44] = [
     Entry::Put,
     Entry::Get,
     Entry::PadSignal,
@@ -132,6 +144,12 @@ pub const ENTRIES: [Entry; 38] = [
     Entry::PushedF64,
     Entry::PushedI32,
     Entry::PushedI64,
+    Entry::PushedF16Pair,
+    Entry::PushedBf16Pair,
+    Entry::PushedF32Pair,
+    Entry::PushedF64Pair,
+    Entry::PushedI32Pair,
+    Entry::PushedI64Pair,
 ];
 
 impl Entry {
@@ -154,7 +172,13 @@ impl Entry {
             | Entry::PushedF32
             | Entry::PushedF64
             | Entry::PushedI32
-            | Entry::PushedI64 => "pushed",
+            | Entry::PushedI64
+            | Entry::PushedF16Pair
+            | Entry::PushedBf16Pair
+            | Entry::PushedF32Pair
+            | Entry::PushedF64Pair
+            | Entry::PushedI32Pair
+            | Entry::PushedI64Pair => "pushed",
             Entry::Broadcast
             | Entry::ReduceF16
             | Entry::ReduceBf16
@@ -200,6 +224,12 @@ impl Entry {
                 | Entry::PushedF64
                 | Entry::PushedI32
                 | Entry::PushedI64
+                | Entry::PushedF16Pair
+                | Entry::PushedBf16Pair
+                | Entry::PushedF32Pair
+                | Entry::PushedF64Pair
+                | Entry::PushedI32Pair
+                | Entry::PushedI64Pair
         )
     }
 
@@ -257,6 +287,12 @@ impl Entry {
             Entry::PushedF64 => c"symm_pushed_f64",
             Entry::PushedI32 => c"symm_pushed_i32",
             Entry::PushedI64 => c"symm_pushed_i64",
+            Entry::PushedF16Pair => c"symm_pushed_f16_pair",
+            Entry::PushedBf16Pair => c"symm_pushed_bf16_pair",
+            Entry::PushedF32Pair => c"symm_pushed_f32_pair",
+            Entry::PushedF64Pair => c"symm_pushed_f64_pair",
+            Entry::PushedI32Pair => c"symm_pushed_i32_pair",
+            Entry::PushedI64Pair => c"symm_pushed_i64_pair",
         }
     }
 }

@@ -248,6 +248,20 @@ params! {
         gathered: u64,
     }
 
+    /// Reductions whose elements are pushed.
+    struct PushedParams {
+        /// As for the other reductions.
+        reduce: ReduceParams,
+        /// Offset, in every member's context, of the room for pushed elements.
+        room: u64,
+        /// Bytes of it for one parity of the epoch; the other follows.
+        room_bytes: u64,
+        /// Pieces into which the elements are cut, the same number on every member.
+        pieces: u32,
+        /// 1 where a chunk's elements go to one member and the sums come from there; 0 where all go to all.
+        two_hops: u32,
+    }
+
     /// A block of every member's buffer, in bytes but for the number of runs.
     struct Take {
         /// From the buffer's first element.

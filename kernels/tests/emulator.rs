@@ -42,7 +42,7 @@ const ORDER: Program = Program { name: "order", units: &["copy", "signal", "barr
 const USERS: Program = Program { name: "users", units: &["barrier"] };
 
 /// The fences of `cu/steps.cuh` in their order, and the program that fails without each.
-const FENCES: [(&str, &Program); 18] = [
+const FENCES: [(&str, &Program); 19] = [
     ("FENCE_PUSHED", &EXCHANGE),
     ("FENCE_MANY_SPLITS", &EXCHANGE),
     ("FENCE_EXCHANGE_COUNT", &ORDER),
@@ -50,6 +50,7 @@ const FENCES: [(&str, &Program); 18] = [
     ("FENCE_CONTEXT_BARRIER", &ORDER),
     ("FENCE_BROUGHT", &REDUCE),
     ("FENCE_REDUCE_COUNT", &REDUCE),
+    ("FENCE_PUSH_COUNT", &PUSHED),
     ("FENCE_REDUCED", &REDUCE),
     ("FENCE_TAKE_COUNT", &PLAN),
     ("FENCE_PUT_SIGNAL", &ORDER),
@@ -72,7 +73,7 @@ const CHANGES: [(&str, &str, &str); 13] = [
     ("reduce.cu", "__shared__ Shared s;", "Shared& s = *(Shared*)current_block->shared;"),
     ("take.cu", "__shared__ Shared s;", "Shared& s = *(Shared*)current_block->shared;"),
     ("plan.cu", "__shared__ Shared s;", "Shared& s = *(Shared*)current_block->shared;"),
-    ("pushed.cu", "__shared__ Shared s;", "Shared& s = *(Shared*)current_block->shared;"),
+    ("pushed.cu", "__shared__ PushedShared s;", "PushedShared& s = *(PushedShared*)current_block->shared;"),
     ("barrier.cu", "__shared__ u64 count;", "u64& count = *(u64*)current_block->shared;"),
     // A block of the machine has 64 threads.
     ("reduce/common.cuh", "constexpr int THREADS = 512;", "constexpr int THREADS = 64;"),

@@ -31,8 +31,8 @@ pub struct Cuda {
     /// For each PE: whether this GPU's atomics work on its memory.
     pub(crate) atomics: Vec<bool>,
     pub(crate) max_blocks: u32,
-    /// Most bytes of a one-shot all-reduce whose elements are pushed.
-    pub(crate) one_shot_push: usize,
+    /// Most bytes of an all-reduce whose elements are pushed.
+    pub(crate) all_reduce_push: usize,
     /// Whether all PEs are on one host.
     pub(crate) one_host: bool,
     /// What memory is shared as instead of what was asked for, and why.
@@ -57,8 +57,8 @@ unsafe impl Backend for Cuda {
 
     fn init(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<Self> {
         let Opened { shared, kernels, atomics, one_host, fallback } = open(boot, config)?;
-        let (max_blocks, one_shot_push) = (config.max_blocks, config.one_shot_push);
-        Ok(Cuda { shared, kernels, atomics, max_blocks, one_shot_push, one_host, fallback })
+        let (max_blocks, all_reduce_push) = (config.max_blocks, config.all_reduce_push);
+        Ok(Cuda { shared, kernels, atomics, max_blocks, all_reduce_push, one_host, fallback })
     }
 
     fn name(&self) -> &'static str {
@@ -125,6 +125,10 @@ unsafe impl Backend for Cuda {
     fn bind_handle(&self, parts: HandleParts<Self>) -> Result<RawHandle> {
         let _relaxed = Relaxed::enter()?;
         RawHandle::bind(&self.shared, parts)
+    }
+
+    fn context_room(&self, members: &[Pe]) -> usize {
+        ContextLayout::room_for(self.all_reduce_push, members.len())
     }
 
     fn bind_context(&self, parts: ContextParts<Self>) -> Result<RawContext> {

@@ -58,8 +58,8 @@ impl Gpu {
         let shared = Shared::new(device.shared_by(here))?;
         let atomics = uuids.iter().map(|u| shared.device.atomics_with(u)).collect::<Result<_>>()?;
         // Capabilities and records are those of the backend that embeds this one.
-        let (max_blocks, one_shot_push) = (config.max_blocks, config.one_shot_push);
-        Ok(Cuda { shared, kernels, atomics, max_blocks, one_shot_push, one_host: false, fallback: None })
+        let (max_blocks, all_reduce_push) = (config.max_blocks, config.all_reduce_push);
+        Ok(Cuda { shared, kernels, atomics, max_blocks, all_reduce_push, one_host: false, fallback: None })
     }
 }
 

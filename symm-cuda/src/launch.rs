@@ -34,6 +34,7 @@ impl Params for symm_kernels::params::BarrierParams {}
 impl Params for symm_kernels::params::ExchangeParams {}
 impl Params for symm_kernels::params::ReduceParams {}
 impl Params for symm_kernels::params::TakeParams {}
+impl Params for symm_kernels::params::PushedParams {}
 impl Params for symm_kernels::params::PlanParams {}
 
 impl Kernels {

@@ -5,8 +5,8 @@ use symm_core::backend::{Exchange, Form};
 use symm_core::status::words;
 use symm_core::{Addr, DType, Result};
 use symm_kernels::Entry;
-use symm_kernels::geometry::{Limits, pushed, reduce};
-use symm_kernels::params::ReduceParams;
+use symm_kernels::geometry::{Limits, Pushed, pushed, reduce};
+use symm_kernels::params::{PushedParams, ReduceParams};
 
 use crate::backend::Cuda;
 use crate::exchange::{header, protocol, set_output};
@@ -61,21 +61,20 @@ impl Cuda {
         };
         let max_blocks = if x.max_blocks == 0 { self.max_blocks } else { x.max_blocks };
         let limits = Limits { multiprocessors: self.shared.device.multiprocessors, max_blocks };
-        let push = output.is_some() && x.form == Form::OneShotAllReduce && bytes <= self.one_shot_push;
-        let pushed = if push { pushed(bytes as u64, params.exchange.slot_bytes) } else { None };
-        let push = pushed.is_some();
-        let launch = pushed.unwrap_or_else(|| reduce(bytes as u64, limits));
         if !capturing {
             context.order(stream)?;
         }
+        if let Some(p) = self.pushed(context, x, limits) {
+            let room = (context.layout.room as u64, context.layout.room_bytes as u64);
+            let two_hops = u32::from(p.two_hops);
+            let params =
+                PushedParams { reduce: params, room: room.0, room_bytes: room.1, pieces: p.pieces, two_hops };
+            let entry = pushed_entry(x.dtype, ranks == 2);
+            // SAFETY: as below; the room is in every member's copy of the context.
+            return unsafe { self.kernels.launch(entry, p.launch, stream, &params) };
+        }
         let entry = match x.dtype {
             _ if output.is_none() || x.form == Form::Broadcast => Entry::Broadcast,
-            DType::F16 if push => Entry::PushedF16,
-            DType::BF16 if push => Entry::PushedBf16,
-            DType::F32 if push => Entry::PushedF32,
-            DType::F64 if push => Entry::PushedF64,
-            DType::I32 if push => Entry::PushedI32,
-            DType::I64 if push => Entry::PushedI64,
             DType::F16 => Entry::ReduceF16,
             DType::BF16 => Entry::ReduceBf16,
             DType::F32 => Entry::ReduceF32,
@@ -87,7 +86,37 @@ impl Cuda {
         };
         // SAFETY: the parameters are the kernel's; tables and regions live as long as context and handle, and the caller
         // promises the addresses of the descriptor.
-        unsafe { self.kernels.launch(entry, launch, stream, &params) }
+        unsafe { self.kernels.launch(entry, reduce(bytes as u64, limits), stream, &params) }
+    }
+
+    /// How an all-reduce is pushed; `None` if it is to be read. The same on all members whose arguments agree.
+    fn pushed(&self, context: &RawContext, x: &Exchange<'_, Cuda>, limits: Limits) -> Option<Pushed> {
+        let all_reduce =
+            matches!(x.form, Form::OneShotAllReduce | Form::TwoShotAllReduce | Form::TwoShotAllReduceOut);
+        if !all_reduce || x.invalid || x.output.is_none() || !x.dtype.reduces() {
+            return None;
+        }
+        let bytes = x.in_rows.saturating_mul(x.row_bytes) as u64;
+        let (ranks, room) = (u32::try_from(context.members.len()).ok()?, context.layout.room_bytes as u64);
+        pushed(bytes, ranks, self.all_reduce_push as u64, room, limits)
+    }
+}
+
+/// The kernel for a type that adds up.
+fn pushed_entry(dtype: DType, pair: bool) -> Entry {
+    match (dtype, pair) {
+        (DType::F16, false) => Entry::PushedF16,
+        (DType::BF16, false) => Entry::PushedBf16,
+        (DType::F32, false) => Entry::PushedF32,
+        (DType::F64, false) => Entry::PushedF64,
+        (DType::I32, false) => Entry::PushedI32,
+        (_, false) => Entry::PushedI64,
+        (DType::F16, true) => Entry::PushedF16Pair,
+        (DType::BF16, true) => Entry::PushedBf16Pair,
+        (DType::F32, true) => Entry::PushedF32Pair,
+        (DType::F64, true) => Entry::PushedF64Pair,
+        (DType::I32, true) => Entry::PushedI32Pair,
+        (_, true) => Entry::PushedI64Pair,
     }
 }
 
@@ -113,4 +142,25 @@ pub(crate) fn enqueue_write_value32(stream: &Stream, dst: Addr, value: u32) -> R
     check("cuStreamWriteValue32_v2", unsafe {
         sys::cuStreamWriteValue32_v2(stream.cu_stream(), dst.0, value, 0)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use symm_core::layout::ContextLayout;
+
+    use super::*;
+
+    #[test]
+    fn a_context_has_room_for_all_that_the_setting_allows() {
+        let limits = Limits { multiprocessors: 132, max_blocks: 0 };
+        for ranks in [2, 3, 4, 5, 8, 64, 128] {
+            for most in [1, 2048, 64 << 10, 1 << 20, 1 << 30] {
+                let room = ContextLayout::room_for(most, ranks as usize) as u64;
+                for bytes in [0, 1, 1537, 16 << 10, most as u64 / 2, most as u64] {
+                    let fits = pushed(bytes.min(most as u64), ranks, most as u64, room, limits).is_some();
+                    assert!(fits, "{bytes} of {most} bytes, {ranks} members");
+                }
+            }
+        }
+    }
 }

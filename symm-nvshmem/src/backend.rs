@@ -19,7 +19,7 @@ use crate::heap::Heap;
 use crate::library::{Library, bounded};
 use crate::mpi::MpiComm;
 use crate::net::Network;
-use crate::start;
+use crate::start::{self, Reached};
 use crate::teams::Teams;
 
 /// How long the end of NVSHMEM may take, once all PEs have come to it.
@@ -34,6 +34,8 @@ pub struct Nvshmem {
     pub(crate) heap: Arc<Heap>,
     /// For each PE: where its heap begins for loads and stores of this one; `None` where it is not direct.
     pub(crate) peers: Vec<Option<u64>>,
+    /// Which PEs are direct to each other.
+    pub(crate) reached: Reached,
     /// Where some PE of the world is not direct to another.
     pub(crate) net: Option<Network>,
     /// Whether the GPUs' atomics on the heap can be lost; then `net` is there, and handles use what it has in their place.
@@ -130,6 +132,11 @@ unsafe impl Backend for Nvshmem {
 
     fn bind_handle(&self, parts: HandleParts<Self>) -> Result<RawHandle> {
         RawHandle::bind(self, parts)
+    }
+
+    fn context_room(&self, members: &[Pe]) -> usize {
+        // Teams of direct members run `symm-cuda`'s kernels; those of the network take no elements from there.
+        if self.reached.among(members) { self.cuda.context_room(members) } else { 0 }
     }
 
     fn bind_context(&self, parts: ContextParts<Self>) -> Result<RawContext> {

@@ -35,6 +35,23 @@ struct Start<'a> {
     deadline: Deadline,
 }
 
+/// For each PE which PEs' heaps it reaches by load and store, 1 for each.
+#[derive(Debug)]
+pub(crate) struct Reached(Vec<Vec<u8>>);
+
+impl Reached {
+    /// A pair is direct only if both reach each other; a PE is to itself.
+    fn both(&self, a: Pe, b: Pe) -> bool {
+        let reaches = |a: Pe, b: Pe| self.0.get(a.index()).and_then(|r| r.get(b.index())) == Some(&1);
+        a == b || (reaches(a, b) && reaches(b, a))
+    }
+
+    /// Whether every pair of these is direct.
+    pub(crate) fn among(&self, members: &[Pe]) -> bool {
+        members.iter().all(|a| members.iter().all(|b| self.both(*a, *b)))
+    }
+}
+
 /// Starts NVSHMEM, over `comm` or else by unique id, and finds who reaches whom.
 ///
 /// # Collective
@@ -56,7 +73,9 @@ pub(crate) fn open(boot: &Arc<dyn Bootstrap>, config: &Config, comm: Option<MpiC
     let bytes = start.step(heap_bytes(config).and_then(|bytes| fits(&cuda, bytes)))?;
     let base = start.allocate(library, &cuda, bytes)?;
     let heap = Heap::new(&cuda, base, bytes);
-    let (peers, all_direct) = start.peers(library, &cuda, &heap)?;
+    let (peers, reached) = start.peers(library, &cuda, &heap)?;
+    let everybody: Vec<Pe> = (0..boot.n_pes()).map(Pe::from).collect();
+    let all_direct = reached.among(&everybody);
     let weak_atomics = start.step(weak_atomics(&cuda))?;
     let net = if all_direct {
         start.step(if weak_atomics && boot.n_pes() > 1 { Err(WEAK_ATOMICS.to_owned()) } else { Ok(()) })?;
@@ -68,8 +87,18 @@ pub(crate) fn open(boot: &Arc<dyn Bootstrap>, config: &Config, comm: Option<MpiC
         Some(net)
     };
     let (teams, init_timeout) = (Teams::new(boot)?, config.init_timeout);
-    let backend =
-        Nvshmem { boot: boot.clone(), library, cuda, heap, peers, net, weak_atomics, teams, init_timeout };
+    let backend = Nvshmem {
+        boot: boot.clone(),
+        library,
+        cuda,
+        heap,
+        peers,
+        reached,
+        net,
+        weak_atomics,
+        teams,
+        init_timeout,
+    };
     log::debug!("PE {}: {}", boot.pe(), backend.describe());
     Ok(backend)
 }
@@ -221,8 +250,8 @@ impl Start<'_> {
         self.step(got)
     }
 
-    /// Where each PE's heap is reached by load and store, and whether that is so for every pair of the world.
-    fn peers(&self, library: Library, cuda: &Cuda, heap: &Heap) -> Result<(Vec<Option<u64>>, bool)> {
+    /// Where each PE's heap is reached by load and store, and who reaches whom.
+    fn peers(&self, library: Library, cuda: &Cuda, heap: &Heap) -> Result<(Vec<Option<u64>>, Reached)> {
         let found = self
             .group
             .members()
@@ -231,17 +260,12 @@ impl Start<'_> {
         let found: Result<Vec<Option<u64>>, String> = found.collect();
         let said =
             found.as_ref().map_err(Clone::clone).map(|f| f.iter().map(|p| u8::from(p.is_some())).collect());
-        let all = self.agree(said)?;
+        let reached = Reached(self.agree(said)?);
         let found = found.map_err(unavailable)?;
-        let me = self.me().index();
-        // A pair is direct only if both are.
-        let direct = |a: usize, b: usize| all[a].get(b) == Some(&1) && all[b].get(a) == Some(&1);
-        let n = self.group.len();
-        let peers: Vec<_> =
-            found.into_iter().enumerate().map(|(pe, p)| p.filter(|_| pe == me || direct(me, pe))).collect();
-        let every = (0..n).all(|a| (0..a).all(|b| direct(a, b)));
+        let mine = |pe: usize| reached.both(Pe::from(pe), self.me());
+        let peers: Vec<_> = found.into_iter().enumerate().map(|(pe, p)| p.filter(|_| mine(pe))).collect();
         self.test_direct(cuda, heap, &peers)?;
-        Ok((peers, every))
+        Ok((peers, reached))
     }
 
     /// Leaves a word with every direct peer and finds everybody's here.

@@ -55,6 +55,7 @@ static_assert(WORD_LEAD + 1 == HEADER_WORDS, "all of them");
 
 // Words of a note.
 constexpr uint32_t NOTE_PUSHERS = HEADER_WORDS;  // behind the header: how many shares of the writer's launch push to others
+constexpr uint32_t NOTE_AGREED = 17;             // two words in which members that push elements must agree
 constexpr uint32_t NOTE_SPLITS = 32;             // the splits, if they are few
 constexpr uint32_t NOTE_STARTS = 64;             // their offsets; in the writer's own copy only
 constexpr uint32_t NOTE_WORDS = 96;

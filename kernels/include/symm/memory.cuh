@@ -176,6 +176,31 @@ __device__ __forceinline__ Tagged load_acquire_sys_tagged(const void* at) {
   return v;
 }
 
+// Twelve bytes of elements and a tag of 32 bits, otherwise as Tagged. A tag of so few bits comes again, so whoever has taken the
+// elements out puts zeros there: no tag is zero.
+struct alignas(16) TaggedElements {
+  uint32_t a, b, c;
+  uint32_t tag;
+};
+
+__device__ __forceinline__ void store_relaxed_sys_elements(void* at, TaggedElements v) {
+  asm volatile(
+      "{ .reg .b64 l, h; .reg .b128 t; mov.b64 l, {%1, %2}; mov.b64 h, {%3, %4}; mov.b128 t, {l, h}; "
+      "st.relaxed.sys.global.b128 [%0], t; }" ::"l"(at),
+      "r"(v.a), "r"(v.b), "r"(v.c), "r"(v.tag)
+      : "memory");
+}
+
+__device__ __forceinline__ TaggedElements load_relaxed_sys_elements(const void* at) {
+  TaggedElements v;
+  asm volatile(
+      "{ .reg .b64 l, h; .reg .b128 t; ld.relaxed.sys.global.b128 t, [%4]; mov.b128 {l, h}, t; mov.b64 {%0, %1}, l; mov.b64 {%2, %3}, h; }"
+      : "=r"(v.a), "=r"(v.b), "=r"(v.c), "=r"(v.tag)
+      : "l"(at)
+      : "memory");
+  return v;
+}
+
 // Orders everything this thread has seen or written before everything it writes later, for all PEs and the host.
 __device__ __forceinline__ void fence_acq_rel_sys() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 

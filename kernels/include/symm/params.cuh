@@ -143,6 +143,15 @@ struct ReduceParams {
   uint64_t gathered;    // offset of the gathered words in a context
 };
 
+// Reductions whose elements are pushed. `room` lies in every member's context, once for each parity of the epoch.
+struct PushedParams {
+  ReduceParams reduce;
+  uint64_t room;        // offset in a context
+  uint64_t room_bytes;  // for one parity
+  uint32_t pieces;      // into which the elements are cut, the same number on every member
+  uint32_t two_hops;    // 1: a chunk's elements go to one member, and the sums come from there
+};
+
 constexpr int MAX_TAKES = 16;
 
 // A block of every member's buffer (symm_core::backend::Take), in bytes but for the number of runs.

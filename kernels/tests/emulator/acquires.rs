@@ -12,7 +12,7 @@ const ORDERED: Found =
 const RELEASE: Found = Kept("stands for its releasing half");
 const TRANSPORT: Found = Kept("between a GPU and a transport, which is no thread of the model's");
 
-pub(super) const ACQUIRES: [(&str, &str, Found); 45] = [
+pub(super) const ACQUIRES: [(&str, &str, Found); 47] = [
     ("cu/copy.cu", "fetch_add_acq_rel_gpu_u64(&record->finished", Without(&ORDER)),
     ("cu/exchange.cu", "const u64 at = load_acquire_sys_u64(", NUMBER),
     ("cu/exchange.cu", "late |= load_acquire_sys_u64(", Without(&ORDER)),
@@ -61,6 +61,8 @@ pub(super) const ACQUIRES: [(&str, &str, Found); 45] = [
     ("cu/nvshmem/reduce.cuh", "fence_acq_rel_sys();\n    if (threadIdx.x < p.ranks", TRANSPORT),
     ("cu/nvshmem/reduce.cuh", "epoch = load_acquire_gpu_u64(&record->epoch)", ORDERED),
     ("cu/nvshmem/reduce.cuh", "+ outcome;\n      fence_acq_rel_sys()", Without(&NET_REDUCE)),
+    ("cu/pushed.cu", "epoch = load_acquire_gpu_u64(&record_of(p)->epoch)", ORDERED),
+    ("cu/pushed.cu", "fence_acq_rel_gpu()", ORDERED),
     ("cu/reduce.cu", "epoch = load_acquire_gpu_u64(&record->epoch)", ORDERED),
     ("cu/reduce.cu", "fence_acq_rel_gpu()", Without(&REDUCE)),
     ("cu/reduce/begin.cuh", "const u64 ended = load_acquire_gpu_u64(", ORDERED),

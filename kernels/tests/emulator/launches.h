@@ -14,6 +14,7 @@ using machine::Order;
 
 inline unsigned rank_of(const symm::ExchangeParams& p) { return p.rank; }
 inline unsigned rank_of(const symm::ReduceParams& q) { return q.exchange.rank; }
+inline unsigned rank_of(const symm::PushedParams& q) { return q.reduce.exchange.rank; }
 inline unsigned rank_of(const symm::TakeParams& t) { return t.reduce.exchange.rank; }
 inline unsigned rank_of(const symm::PlanParams& t) { return t.reduce.exchange.rank; }
 
@@ -77,6 +78,12 @@ class Launches {
     model::own(pe_, memory.data(), memory.size() * sizeof(T));
     const size_t bytes = memory.size() * sizeof(T);
     watched_.back().push_back({(const unsigned char*)memory.data(), bytes, {}, std::vector<unsigned char>(bytes)});
+  }
+
+  // Memory of the PE of the last launch that peers write, too.
+  template <typename T>
+  void own(const std::vector<T>& memory) {
+    model::own(pe_, memory.data(), memory.size() * sizeof(T));
   }
 
   void join() {

@@ -20,9 +20,9 @@ struct Pe {
 
 // Offsets of a context, as symm_core::layout::ContextLayout has them.
 struct Layout {
-  u64 arrival = 128, done, gathered, aborted, notes, pushed, slots, slot_bytes, bytes;
+  u64 arrival = 128, done, gathered, aborted, notes, pushed, slots, slot_bytes, room, room_bytes, bytes;
 
-  Layout(unsigned ranks, u64 max_splits) {
+  Layout(unsigned ranks, u64 max_splits, u64 room_bytes) : room_bytes(room_bytes) {
     const auto up = [](u64 value, u64 to) { return (value + to - 1) / to * to; };
     done = up(arrival + 8 * ranks, 64);
     gathered = up(done + 8 * ranks, 64);
@@ -31,7 +31,8 @@ struct Layout {
     pushed = notes + 2 * ranks * NOTE_BYTES;
     slots = up(pushed + 8 * ranks * MAX_PUSHERS, 256);
     slot_bytes = up(sizeof(Header) + 8 * max_splits, 64);
-    bytes = slots + 2 * ranks * slot_bytes;
+    room = up(slots + 2 * ranks * slot_bytes, 256);
+    bytes = room + 2 * room_bytes;
   }
 };
 
@@ -40,7 +41,8 @@ struct World {
   Layout layout;
   std::vector<Pe> pe;
 
-  World(unsigned ranks, u64 max_splits, size_t out_bytes) : ranks(ranks), layout(ranks, max_splits), pe(ranks) {
+  World(unsigned ranks, u64 max_splits, size_t out_bytes, u64 room_bytes = 0)
+      : ranks(ranks), layout(ranks, max_splits, room_bytes), pe(ranks) {
     for (Pe& q : pe) {
       q.context.assign(layout.bytes / 8, 0);
       q.local.assign(sizeof(ContextLocal) / 8 + max_splits, 0);

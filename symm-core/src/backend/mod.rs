@@ -281,6 +281,12 @@ pub unsafe trait Backend: Debug + Send + Sync + Sized + 'static {
     /// Builds this backend's form of a handle.
     fn bind_handle(&self, parts: HandleParts<Self>) -> Result<Self::RawHandle>;
 
+    /// Bytes of [room](crate::layout::ContextLayout::room) for each parity of the epoch in a context of these members: the same on all
+    /// of them.
+    fn context_room(&self, _members: &[Pe]) -> usize {
+        0
+    }
+
     /// Builds this backend's form of a context.
     fn bind_context(&self, parts: ContextParts<Self>) -> Result<Self::RawContext>;
 

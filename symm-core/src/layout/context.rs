@@ -10,6 +10,7 @@
 //! | notes | `[2][W]` × 1536 | rank `s` writes note `s` | of GPU kernels: header and few splits as words that carry the epoch, by its parity |
 //! | pushed | u64 `[W][256]` | rank `s` writes row `s` | of GPU kernels: epoch whose rows a share of `s`'s launch has pushed here |
 //! | slots | `[2][W]` × (header + 8·max_splits) | rank `s` writes slot `s` | published header and splits, by epoch parity |
+//! | room | `[2]` × `room_bytes` | each word one rank, the owner clears it | of GPU kernels: elements and sums of reductions, as words that carry the epoch, by its parity |
 //!
 //! Two slots are enough: nobody begins epoch e+1 before all of epoch e have arrived, so a slot of epoch e−1 is never
 //! still being read when e+1 overwrites it.
@@ -39,6 +40,10 @@ pub struct ContextLayout {
     pub slots: usize,
     /// Bytes of one slot.
     pub slot_bytes: usize,
+    /// Offset of the room for elements that are pushed.
+    pub room: usize,
+    /// Bytes of it for one parity of the epoch; 0 without.
+    pub room_bytes: usize,
     /// Whole context.
     pub bytes: usize,
 }
@@ -85,8 +90,30 @@ impl ContextLayout {
             pushed,
             slots,
             slot_bytes,
+            room: bytes,
+            room_bytes: 0,
             bytes,
         }
+    }
+
+    /// The same with room for `room_bytes` bytes of pushed elements for each parity of the epoch.
+    #[must_use]
+    pub fn with_room(self, room_bytes: usize) -> Self {
+        let room_bytes = rounded(room_bytes, ALIGN);
+        let bytes = rounded(room_bytes.saturating_mul(2).saturating_add(self.room), ALIGN);
+        ContextLayout { room_bytes, bytes, ..self }
+    }
+
+    /// Bytes of room, for one parity, for reductions of up to `most` bytes between `ranks` members: what one of two pushes; of more,
+    /// what goes to whoever adds it up, and all sums. Elements travel in chunks of 1536 bytes as 2048.
+    pub fn room_for(most: usize, ranks: usize) -> usize {
+        let chunks = most.div_ceil(1536);
+        let chunks = match ranks {
+            0 | 1 => 0,
+            2 => chunks,
+            _ => chunks.div_ceil(ranks).saturating_mul(ranks - 1).saturating_add(chunks),
+        };
+        chunks.saturating_mul(2048)
     }
 
     /// A team's own context.
@@ -146,6 +173,15 @@ mod tests {
     }
 
     #[test]
+    fn room_holds_what_is_pushed() {
+        let room = ContextLayout::room_for;
+        assert_eq!([0, 1, 2].map(|w| room(1 << 20, w)), [0, 0, 683 * 2048]);
+        assert_eq!([3, 8].map(|w| room(1 << 20, w)), [(2 * 228 + 683) * 2048, (7 * 86 + 683) * 2048]);
+        assert_eq!((room(0, 8), room(1, 2), room(1, 8)), (0, 2048, 8 * 2048));
+        assert!(ContextLayout::for_team(8).with_room(room(usize::MAX, 8)).bytes > isize::MAX as usize);
+    }
+
+    #[test]
     fn parts_do_not_overlap() {
         for w in [1, 2, 5, 64] {
             let l = ContextLayout::for_team(w);
@@ -158,6 +194,10 @@ mod tests {
             assert!(l.notes.is_multiple_of(16));
             assert_eq!(l.slot(0, w - 1) + l.slot_bytes, l.slot(1, 0));
             assert!(l.slot(1, w - 1) + l.slot_bytes <= l.bytes);
+            assert_eq!((l.room, l.room_bytes), (l.bytes, 0));
+            let with = l.with_room(5000);
+            assert!(with.room == l.bytes && with.room_bytes >= 5000 && with.room_bytes.is_multiple_of(16));
+            assert_eq!((with.slots, with.bytes), (l.slots, with.room + 2 * with.room_bytes));
             assert_eq!(l.max_splits, (32 * w).max(1024));
         }
     }

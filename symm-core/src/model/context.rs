@@ -93,7 +93,7 @@ impl<B: Backend> Drop for Taken<'_, B> {
     }
 }
 
-/// Counters, flags and slots for the collectives of a team. Owned; clones are the same context.
+/// Counters, flags, slots and room for the collectives of a team. Owned; clones are the same context.
 #[derive(Debug)]
 pub struct Context<B: Backend> {
     pub(crate) inner: Arc<ContextInner<B>>,
@@ -108,8 +108,9 @@ impl<B: Backend> Clone for Context<B> {
 impl<B: Backend> Context<B> {
     pub(crate) fn create(team: &Arc<TeamInner<B>>, max_splits: usize) -> Result<Self> {
         const OP: &str = "context";
-        let layout = ContextLayout::new(team.group.len(), max_splits);
         let world = &team.world;
+        let room = world.backend.context_room(team.group.members());
+        let layout = ContextLayout::new(team.group.len(), max_splits).with_room(room);
         let taken = world.take(Use::Internal, layout.bytes).and_then(|block| {
             let taken = Taken { world, block: Some(block) };
             // SAFETY: the block was just taken, so no operation uses it, and it lies inside its segment.

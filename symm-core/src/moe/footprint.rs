@@ -89,8 +89,8 @@ pub struct Footprint {
 
 impl Layer {
     /// The rows and bytes of each PE, for a dispatch with `all_to_all_vdev_2d` and a combine with its offset form, on two
-    /// handles, with the pads and pools of `config`. `granularity` is what the backend rounds segments to: the page of
-    /// `host`, 2 MiB on NVIDIA's GPUs.
+    /// handles, with the pads and pools of `config`; contexts have room for pushed elements unless its backend is `host`.
+    /// `granularity` is what the backend rounds segments to: the page of `host`, 2 MiB on NVIDIA's GPUs.
     ///
     /// ```
     /// use symm_core::moe::{Layer, Room};
@@ -150,6 +150,9 @@ impl Layer {
             rows: Some(rows),
             bytes: rows.saturating_mul(row_bytes),
         };
+        let pushed = if config.backend == "host" { 0 } else { config.all_reduce_push };
+        let pushed = ContextLayout::room_for(pushed, self.pes);
+        let context = |layout: ContextLayout| layout.with_room(pushed).bytes;
         let other = |name, kind, bytes: usize| Allocation { name, kind, rows: None, bytes: bytes as u64 };
         let mut allocations = vec![
             of_rows("dispatch input", Kind::Local, rows_sent),
@@ -158,12 +161,12 @@ impl Layer {
             other("splits to send", Kind::Local, 8 * splits),
             other("splits and offsets received by the dispatch", Kind::Local, 16 * splits),
             other("splits and offsets received by the combine", Kind::Local, 16 * splits),
-            other("team's context", Kind::Internal, ContextLayout::for_team(self.pes).bytes),
+            other("team's context", Kind::Internal, context(ContextLayout::for_team(self.pes))),
             other("pad of the dispatch's handle", Kind::Internal, pad.bytes),
             other("pad of the combine's handle", Kind::Internal, pad.bytes),
         ];
         if splits > own {
-            let bytes = ContextLayout::new(self.pes, splits).bytes;
+            let bytes = context(ContextLayout::new(self.pes, splits));
             allocations.push(other("context for so many splits", Kind::Internal, bytes));
         }
         let segments = [

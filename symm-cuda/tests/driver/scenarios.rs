@@ -47,7 +47,7 @@ pub(crate) const ALL: &[Scenario] = &[
     ("fabric_between_hosts", &[("FAKE_FABRIC", "1")], fabric_between_hosts),
     ("no_fabric_between_hosts", &[("FAKE_FABRIC", "0")], no_fabric_between_hosts),
     ("rounds_leave_nothing", &[], rounds_leave_nothing),
-    ("small_sums_are_pushed_if_asked_for", &[], small_sums_are_pushed_if_asked_for),
+    ("small_sums_are_pushed", &[("FAKE_GPUS", "3")], small_sums_are_pushed),
 ];
 
 /// Runs a world of each bootstrap on a thread; results in PE order.
@@ -291,24 +291,26 @@ fn rounds_leave_nothing() {
     assert_eq!(results, [Ok(()), Ok(())]);
 }
 
-fn small_sums_are_pushed_if_asked_for() {
+fn small_sums_are_pushed() {
     if !has_kernels() {
         return;
     }
     let list = std::env::temp_dir().join(format!("symm-launches-{}", std::process::id()));
     // SAFETY: no other thread runs yet.
     unsafe { std::env::set_var("FAKE_LAUNCHES", &list) };
-    // Bytes that the setting allows, elements, kernel. A slot of the team's context has room for 4,160 bytes.
-    for (most, numel, kernel) in [
-        (0, 8, "symm_reduce_bf16"),
-        (4096, 2048, "symm_pushed_bf16"),
-        (4096, 2049, "symm_reduce_bf16"),
-        (1 << 20, 2080, "symm_pushed_bf16"),
-        (1 << 20, 2081, "symm_reduce_bf16"),
+    // PEs, bytes that the setting allows, elements, kernel.
+    for (pes, most, numel, kernel) in [
+        (2, 0, 8, "symm_reduce_bf16"),
+        (2, 4096, 2048, "symm_pushed_bf16_pair"),
+        (2, 4096, 2049, "symm_reduce_bf16"),
+        (2, 1 << 20, 1 << 19, "symm_pushed_bf16_pair"),
+        (3, 1 << 20, 1 << 19, "symm_pushed_bf16"),
+        (3, 1 << 20, 8, "symm_pushed_bf16"),
+        (1, 1 << 20, 8, "symm_reduce_bf16"),
     ] {
         let mut config = config();
-        config.one_shot_push = most;
-        let results = each(local(2), &config, |world| {
+        config.all_reduce_push = most;
+        let results = each(local(pes), &config, |world| {
             let stream = world.stream()?;
             let buffer = world.team().empty(&[numel], DType::BF16)?.rendezvous(world.team())?;
             let out = world.local(DType::BF16, numel)?;
@@ -318,15 +320,16 @@ fn small_sums_are_pushed_if_asked_for() {
                 &out.span(),
                 Options::default(),
             )?;
+            world.team().context().two_shot_all_reduce(&stream, &buffer, Options::default())?;
             world.finalize()
         });
-        assert_eq!(results, [Ok(()), Ok(())]);
+        assert_eq!(results, vec![Ok(()); pes]);
         let launched = std::fs::read_to_string(&list).expect("kernels were launched");
         std::fs::remove_file(&list).expect("our own file");
         assert_eq!(
             launched.lines().collect::<Vec<_>>(),
-            [kernel; 2],
-            "{most} bytes allowed, {numel} elements"
+            vec![kernel; 2 * pes],
+            "{pes} PEs, {most} bytes allowed, {numel} elements"
         );
     }
 }

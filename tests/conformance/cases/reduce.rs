@@ -26,6 +26,9 @@ pub(super) const CASES: &[Case] = &[
     Case::new("reduce::beside_other_operations", beside_other_operations),
     Case::new("reduce::random_rounds", random_rounds),
     Case::new("reduce::one_block", one_block),
+    Case::new("reduce::around_every_limit", around_every_limit).limit(60),
+    Case::new("reduce::outputs_at_odd_places", outputs_at_odd_places),
+    Case::new("reduce::sizes_take_turns", sizes_take_turns).limit(60),
     Case::new("reduce::large", large).limit(60),
 ];
 
@@ -348,6 +351,74 @@ fn one_block(ctx: &Ctx) -> Outcome {
             job.run(ctx, round as u64)?;
         }
     }
+    Ok(())
+}
+
+/// Sizes at which GPUs change how elements travel: chunks of 1536 bytes, one block or several, one hop or two between 3 to 8 members,
+/// pushed or read (a MiB).
+fn around_every_limit(ctx: &Ctx) -> Outcome {
+    let limits = [1536, 11 * 1536, 12 * 1536, 64 << 10, 80 << 10, 280 << 10, 600 << 10, 1 << 20];
+    for (i, limit) in limits.into_iter().enumerate() {
+        for (k, more) in [-1i64, 0, 1].into_iter().enumerate() {
+            let turn = 3 * i + k;
+            let dtype = DTYPES[turn % 6];
+            let n = (limit as i64 / dtype.size() as i64 + more) as usize;
+            run(ctx, Op::ALL_REDUCE[(turn / 2) % 6], dtype, n, turn % 4, ctx.seed + turn as u64)?;
+        }
+    }
+    Ok(())
+}
+
+/// Neither inputs nor outputs begin where vectors do, nor equally far from there.
+fn outputs_at_odd_places(ctx: &Ctx) -> Outcome {
+    for (i, dtype) in DTYPES.into_iter().enumerate() {
+        for n in [1, 5000] {
+            let job = Job::new(
+                ctx,
+                [Op::OneShotOut, Op::TwoShotOut, Op::OneShotCopyOut][i % 3],
+                dtype,
+                n,
+                i % 3,
+                ctx.seed,
+            )?;
+            let inputs: Vec<_> = (0..ctx.n()).map(|pe| elements(dtype, ctx.seed, ctx.pe(pe), n)).collect();
+            let out = ctx.local(dtype, n + 8, ctx.seed)?;
+            for at in 0..3 {
+                job.fill(ctx, &ctx.stream, 0)?;
+                out.set(&ctx.stream, out.poison())?;
+                let begin = at + ctx.me() % 5;
+                job.enqueue_to(ctx, &out.span.slice(begin, n)?)?;
+                let sums = symm::oracle::sum(dtype, &inputs);
+                let mut want = out.poison().to_vec();
+                want[begin * dtype.size()..][..sums.len()].copy_from_slice(&sums);
+                same_sums(&format!("{n} {dtype} from {begin}"), dtype, &out.get(&ctx.stream)?, &want)?;
+            }
+        }
+    }
+    ctx.stream.synchronize()?;
+    Ok(())
+}
+
+/// Large and small ones by turns, so that each finds what another size has left in the context.
+fn sizes_take_turns(ctx: &Ctx) -> Outcome {
+    let sizes = [1, 40_000, 3000, 300_000, 20, 9000];
+    let jobs = sizes.into_iter().enumerate().map(|(i, n)| {
+        let op = [Op::OneShotOut, Op::TwoShot, Op::OneShotCopyOut, Op::TwoShotOut][i % 4];
+        Job::new(ctx, op, DTYPES[i], n, i % 2, ctx.seed)
+    });
+    let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
+    for round in 0..4 {
+        for job in &jobs {
+            job.fill(ctx, &ctx.stream, round)?;
+        }
+        for job in &jobs {
+            job.enqueue(ctx.team.context(), &ctx.stream)?;
+        }
+        for job in &jobs {
+            job.check(ctx, &ctx.stream, round, None)?;
+        }
+    }
+    ctx.stream.synchronize()?;
     Ok(())
 }
 

@@ -17,12 +17,12 @@ pub(crate) const MARK: &str = "SYMM_CONFORMANCE_PE";
 /// Settings that say what the machine has and how it starts PEs, not what a case wants: passed on to the PEs.
 const OF_THE_MACHINE: [&str; 7] = [
     "SYMM_ALLOW_SHARED_GPU",
+    "SYMM_ALL_REDUCE_PUSH",
     "SYMM_BOOTSTRAP",
     "SYMM_HEAP",
     "SYMM_KERNELS",
     "SYMM_NVSHMEM_LIB",
     "SYMM_NVJITLINK_LIB",
-    "SYMM_ONE_SHOT_PUSH",
 ];
 
 /// Names a program that runs a command on a made-up host: `PROGRAM HOST COMMAND…`, hosts counted from 0. Backends over a

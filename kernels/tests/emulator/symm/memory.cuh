@@ -73,6 +73,14 @@ inline Tagged load_acquire_sys_tagged(const void* at) { return modelled_load<Tag
 template <uint32_t N>
 inline Tagged numbered_load_acquire_sys_tagged(const void* at) { return modelled_load<Tagged>(at, acquires<N>()); }
 
+struct alignas(16) TaggedElements {
+  uint32_t a, b, c;
+  uint32_t tag;
+};
+
+inline void store_relaxed_sys_elements(void* at, TaggedElements v) { modelled_store(at, v, false, Scope::Sys); }
+inline TaggedElements load_relaxed_sys_elements(const void* at) { return modelled_load<TaggedElements>(at, false); }
+
 inline u64 added(u64 old, u64 v, u64) { return old + v; }
 inline u64 larger(u64 old, u64 v, u64) { return old > v ? old : v; }
 inline u64 replaced(u64 old, u64 expected, u64 desired) { return old == expected ? desired : old; }

@@ -75,21 +75,23 @@ const GPU_GRANULARITY: u64 = 2 << 20;
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     let json = Json::new(args.json.as_deref());
-    let done = json.check().and_then(|()| Config::from_env().map_err(Failure::from)).and_then(|config| {
-        let request = args.request()?;
-        let Request { layer, room, granularity, memory } = request;
-        let footprint = layer.footprint(&config, room, granularity).map_err(of_option)?;
-        let fitting = match memory {
-            Some((bytes, _)) => layer.max_tokens(&config, room, granularity, bytes)?,
-            None => None,
-        };
-        let report = report::Report::new(&request, footprint, fitting);
-        json.write(&report.json())?;
-        if !json.has_stdout() {
-            print(&report.table())?;
-        }
-        Ok(report)
-    });
+    let done =
+        json.check().and_then(|()| Config::from_env().map_err(Failure::from)).and_then(|mut config| {
+            let request = args.request()?;
+            config.backend = if args.on == "gpu" { "cuda" } else { "host" }.to_owned();
+            let Request { layer, room, granularity, memory } = request;
+            let footprint = layer.footprint(&config, room, granularity).map_err(of_option)?;
+            let fitting = match memory {
+                Some((bytes, _)) => layer.max_tokens(&config, room, granularity, bytes)?,
+                None => None,
+            };
+            let report = report::Report::new(&request, footprint, fitting);
+            json.write(&report.json())?;
+            if !json.has_stdout() {
+                print(&report.table())?;
+            }
+            Ok(report)
+        });
     match done {
         Ok(report) if report.refused() => ExitCode::from(EXIT_NO),
         Ok(_) => ExitCode::SUCCESS,

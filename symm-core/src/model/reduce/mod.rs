@@ -145,7 +145,8 @@ impl<B: Backend> Context<B> {
         self.refuse(stream, x, Error::argument(op, argument, last_dim, expected))
     }
 
-    /// The sum of all `input`s to new memory of this PE. Every member reads everybody's input: for small inputs.
+    /// The sum of all `input`s to new memory of this PE. Every member gets everybody's elements: for small inputs. (On GPUs both
+    /// all-reduces push up to [`all_reduce_push`](crate::Config::all_reduce_push) bytes, the same way.)
     ///
     /// # Collective
     /// Over the context's team, with equal length and dtype; `input` is the same allocation on every member.
@@ -212,7 +213,7 @@ impl<B: Backend> Context<B> {
     /// When the stream has passed it, the returned memory is complete here and both inputs may be reused.
     ///
     /// # Errors
-    /// As there. After a refusal or failure `symm_buffer` may hold `local_input`.
+    /// As there. After a refusal or failure `symm_buffer` may hold `local_input`, or a part of it.
     pub fn one_shot_all_reduce_copy(
         &self,
         stream: &Stream<B>,
@@ -278,8 +279,8 @@ impl<B: Backend> Context<B> {
         self.sum(stream, Form::TwoShotAllReduce, buffer, sum, &options)
     }
 
-    /// The sum of all `input`s to `output`, by parts as [`two_shot_all_reduce`](Self::two_shot_all_reduce). **Also
-    /// overwrites part of `input`**: each member leaves the sums that it made there; which elements those are is not
+    /// The sum of all `input`s to `output`, by parts as [`two_shot_all_reduce`](Self::two_shot_all_reduce). **May also
+    /// overwrite part of `input`**: a member leaves sums that it made there; which elements those are is not
     /// promised.
     ///
     /// # Collective

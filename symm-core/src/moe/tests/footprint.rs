@@ -1,6 +1,7 @@
 //! Rows and bytes of a layer against the counts of routings.
 
 use super::super::{Counts, Kind, Layer, Room, Trace};
+use crate::layout::ContextLayout;
 use crate::{Config, DType, Error};
 
 fn layer() -> Layer {
@@ -65,6 +66,19 @@ fn many_experts_need_a_context_of_their_own() {
     assert_eq!((contexts(1024), of(1024).max_splits), (1, 1024));
     assert_eq!((contexts(1025), of(1025).max_splits), (2, 1028));
     assert!(of(4000).allocations.iter().any(|a| a.kind == Kind::Internal && a.bytes > 8 * 4000 * 8));
+}
+
+#[test]
+fn contexts_have_room_for_pushed_elements_but_on_the_host() {
+    let of = |backend: &str, all_reduce_push| {
+        let config = Config { backend: backend.to_owned(), all_reduce_push, ..Config::default() };
+        let f = layer().footprint(&config, Room::Worst, PAGE).unwrap();
+        f.allocations.iter().find(|a| a.name == "team's context").unwrap().bytes
+    };
+    let without = of("cuda", 0);
+    assert_eq!((of("host", 1 << 20), of("host", 0)), (without, without));
+    let pushed = 2 * ContextLayout::room_for(1 << 20, layer().pes) as u64;
+    assert_eq!([of("cuda", 1 << 20), of("auto", 1 << 20)], [without + pushed; 2]);
 }
 
 #[test]
