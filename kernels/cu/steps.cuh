@@ -46,6 +46,8 @@ enum Fence : uint32_t {
   FENCE_PUT_SIGNAL,      // put_with_signal: data before the signal
   FENCE_PUT_COUNT,       // put_with_signal: a block's data before its count (fence and atomic)
   FENCE_PAD_SIGNAL,      // put_signal, wait_signal: earlier work before the slot
+  FENCE_PAD_STORE,       // put_signal over a link without atomics: earlier work before the slot
+  FENCE_PAD_CLAIM,       // the same: the slot before another stream may look at it
   FENCE_NET_STAGED,      // network members: bytes of a stage before the network reads them
   FENCE_NET_HANDED,      // network members: sums in the own buffer before the network reads them
   FENCE_NET_SLOT,        // handles with network members: earlier work before put_signal raises a slot

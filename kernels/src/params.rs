@@ -118,6 +118,9 @@ params! {
         pe: u64,
         /// Ranks to name then, as a bit set.
         late: u64,
+        /// Address of the u32 that keeps this PE's streams apart where the peer's slot is changed by a store; 0 for
+        /// compare-and-swap.
+        claim: u64,
         /// Value waited for.
         from: u32,
         /// Value stored.

@@ -42,7 +42,7 @@ const ORDER: Program = Program { name: "order", units: &["copy", "signal", "barr
 const USERS: Program = Program { name: "users", units: &["barrier"] };
 
 /// The fences of `cu/steps.cuh` in their order, and the program that fails without each.
-const FENCES: [(&str, &Program); 19] = [
+const FENCES: [(&str, &Program); 21] = [
     ("FENCE_PUSHED", &EXCHANGE),
     ("FENCE_MANY_SPLITS", &EXCHANGE),
     ("FENCE_EXCHANGE_COUNT", &ORDER),
@@ -56,6 +56,8 @@ const FENCES: [(&str, &Program); 19] = [
     ("FENCE_PUT_SIGNAL", &ORDER),
     ("FENCE_PUT_COUNT", &ORDER),
     ("FENCE_PAD_SIGNAL", &ORDER),
+    ("FENCE_PAD_STORE", &ORDER),
+    ("FENCE_PAD_CLAIM", &ORDER),
     ("FENCE_NET_STAGED", &NET_EXCHANGE),
     ("FENCE_NET_HANDED", &NET_REDUCE),
     ("FENCE_NET_SLOT", &NET_ONE_SIDED),

@@ -69,6 +69,7 @@ struct PadSignalParams {
   uint64_t op;
   uint64_t pe;
   uint64_t late;
+  uint64_t claim; // u32 in this PE's memory; 0 where the slot is changed by compare-and-swap
   uint32_t from;  // value waited for
   uint32_t to;    // value stored
 };

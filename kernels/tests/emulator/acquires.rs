@@ -12,7 +12,7 @@ const ORDERED: Found =
 const RELEASE: Found = Kept("stands for its releasing half");
 const TRANSPORT: Found = Kept("between a GPU and a transport, which is no thread of the model's");
 
-pub(super) const ACQUIRES: [(&str, &str, Found); 47] = [
+pub(super) const ACQUIRES: [(&str, &str, Found); 49] = [
     ("cu/copy.cu", "fetch_add_acq_rel_gpu_u64(&record->finished", Without(&ORDER)),
     ("cu/exchange.cu", "const u64 at = load_acquire_sys_u64(", NUMBER),
     ("cu/exchange.cu", "late |= load_acquire_sys_u64(", Without(&ORDER)),
@@ -68,6 +68,8 @@ pub(super) const ACQUIRES: [(&str, &str, Found); 47] = [
     ("cu/reduce/begin.cuh", "const u64 ended = load_acquire_gpu_u64(", ORDERED),
     ("cu/reduce/common.cuh", "counted = load_acquire_gpu_u64(&record->stages", Without(&REDUCE)),
     ("cu/signal.cu", "cas_acq_rel_sys_u32((void*)p.slot", Without(&ORDER)),
+    ("cu/signal.cu", "cas_acq_rel_sys_u32((void*)p.claim", Without(&ORDER)),
+    ("cu/signal.cu", "load_acquire_sys_u32((const void*)p.slot)", Without(&ORDER)),
     (
         "cu/signal.cu",
         "const u64 seen = load_acquire_sys_u64(",

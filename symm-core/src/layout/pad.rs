@@ -7,7 +7,7 @@
 //! | barrier | u64 `[channels][W]` | rank `s` writes word `W*channel + s` | epoch of `s`'s last barrier on that channel; grows only |
 //! | counter | u64 `[channels]` | owner | barriers begun on that channel |
 //! | credit | u32 `[channels][W]` | rank `d` writes word `W*channel + d` | signals of mine that `d` has consumed (network peers) |
-//! | sent | u32 `[channels][W]` | owner | signals sent to rank `d` (network peers) |
+//! | sent | u32 `[channels][W]` | owner | signals sent to rank `d` (network peers); or 1 while a stream raises the slot of `d` by a store, over a link without atomics |
 //! | consumed | u32 `[channels][W]` | owner | signals of rank `s` consumed here (network peers) |
 
 use super::{ALIGN, LINE};

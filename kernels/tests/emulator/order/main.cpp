@@ -26,7 +26,7 @@ constexpr size_t BUFFER = 8192;
 constexpr u64 LIMIT_NS = 60000000000ull;
 
 // Offsets in a pad.
-constexpr u64 SIGNALS = 0, SLOTS = 256, COUNTER = 512, WORDS = 576;
+constexpr u64 SIGNALS = 0, SLOTS = 256, COUNTER = 512, WORDS = 576, CLAIM = 896;
 
 // What the stream's next kernel is to find.
 struct Finding {
@@ -84,9 +84,14 @@ struct Team {
 
   template <typename P>
   void launch(unsigned pe, void (*kernel)(P), const P& p, unsigned blocks, Found found = nullptr) {
+    launch_on(streams[pe], pe, kernel, p, blocks, found);
+  }
+
+  template <typename P>
+  void launch_on(unsigned stream, unsigned pe, void (*kernel)(P), const P& p, unsigned blocks, Found found) {
     // One block needs the most: the exchange's.
-    machine::enqueue(streams[pe], {[=] { kernel(p); }, pe, blocks, Order::Together, 64 << 10, nullptr});
-    look(streams[pe], pe, found);
+    machine::enqueue(stream, {[=] { kernel(p); }, pe, blocks, Order::Together, 64 << 10, nullptr});
+    look(stream, pe, found);
   }
 
   StatusParams status(unsigned pe) { return {(u64)&world.pe[pe].device, (u64)&world.pe[pe].host}; }
@@ -107,10 +112,21 @@ struct Team {
     launch(pe, symm_wait_until, p, 1, passed);
   }
 
-  void slot(unsigned pe, unsigned at, uint32_t from, uint32_t to, Found passed = nullptr) {
+  PadSignalParams slot_params(unsigned pe, unsigned at, uint32_t from, uint32_t to) {
     PadSignalParams p{};
     p.status = status(pe), p.slot = pad_table[at] + SLOTS, p.limit_ns = LIMIT_NS, p.from = from, p.to = to;
-    launch(pe, symm_pad_signal, p, 1, passed);
+    return p;
+  }
+
+  void slot(unsigned pe, unsigned at, uint32_t from, uint32_t to, Found passed = nullptr) {
+    launch(pe, symm_pad_signal, slot_params(pe, at, from, to), 1, passed);
+  }
+
+  // put_signal over a link without atomics.
+  void store_slot(unsigned stream, unsigned pe, unsigned at, Found passed = nullptr) {
+    PadSignalParams p = slot_params(pe, at, 0, 1);
+    p.claim = pad_table[pe] + CLAIM;
+    launch_on(stream, pe, symm_pad_signal, p, 1, passed);
   }
 
   void barrier(unsigned pe, Found passed) {
@@ -149,16 +165,38 @@ static void puts_and_signals() {
 }
 
 // A put, then put_signal; the receiver has put something back before it takes the slot down.
-static void pad_signals() {
+static void pad_signals(bool atomics) {
   Team team(2);
+  const auto raise = [&](Found passed = nullptr) {
+    if (atomics) team.slot(0, 1, 0, 1, passed);
+    else team.store_slot(team.streams[0], 0, 1, passed);
+  };
   const Bytes there = random_bytes(1 + below(1000)), back = random_bytes(1 + below(1000));
   team.put(1, 0, 0, back.data(), back.size(), 1 + (unsigned)below(3));
   team.slot(1, 1, 1, 0, finds("wait_signal", team.world.pe[1].out.data(), there));
   team.slot(1, 1, 1, 0);
   team.put(0, 1, 0, there.data(), there.size(), 1 + (unsigned)below(3));
-  team.slot(0, 1, 0, 1);
-  team.slot(0, 1, 0, 1, finds("put_signal", team.world.pe[0].out.data(), back));
+  raise();
+  raise(finds("put_signal", team.world.pe[0].out.data(), back));
   machine::join();
+}
+
+// Two streams of a PE raise one slot of a peer's, over a link without atomics, as often as it takes the slot down: no signal is lost.
+static void claimed_slots() {
+  Team team(2);
+  const unsigned other = machine::new_stream();
+  for (int times = 0; times < 3; times++) {
+    team.store_slot(team.streams[0], 0, 1);
+    team.store_slot(other, 0, 1);
+  }
+  for (int times = 0; times < 6; times++) {
+    PadSignalParams p = team.slot_params(1, 1, 1, 0);
+    p.limit_ns = 300000000;
+    team.launch(1, symm_pad_signal, p, 1);
+  }
+  machine::join();
+  for (unsigned r = 0; r < 2; r++) EXPECT(team.world.pe[r].device.code == 0, "slots of two streams: PE %u: code %llu", r, (u64)team.world.pe[r].device.code);
+  EXPECT(((uint32_t*)(team.pads[0].data()))[CLAIM / 4] == 0, "the claim stays");
 }
 
 // Everybody puts to everybody, then a barrier: of the handle, or of a context.
@@ -235,7 +273,9 @@ int main(int argc, char** argv) {
   random_words.seed((u64)atoll(argv[2]));
   for (int call = 0; call < atoi(argv[1]); call++) {
     puts_and_signals();
-    pad_signals();
+    pad_signals(true);
+    pad_signals(false);
+    claimed_slots();
     barriers(false);
     barriers(true);
     operations_of_one_context();
