@@ -84,6 +84,15 @@ impl Builder {
         self
     }
 
+    /// The GPU of this PE, by its number among those that this process sees ([`Config::device`]): for programs that choose theirs
+    /// themselves (`cudaSetDevice`). Without it every PE of a host gets one of its own, in PE order.
+    #[doc(alias("set_device", "cudaSetDevice"))]
+    #[must_use]
+    pub fn device(mut self, ordinal: u32) -> Self {
+        self.config.device = Some(ordinal);
+        self
+    }
+
     /// Deadline of operations that name none.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {

@@ -123,6 +123,33 @@ fn library(folder: &str, file: &str, source: &str) -> PathBuf {
     folder
 }
 
+/// Beside a driver and an NVML in host memory, those of symm-cuda's tests.
+#[cfg(feature = "cuda")]
+#[test]
+fn gpus_and_their_links_are_listed() {
+    let driver = include_str!("../symm-cuda/tests/driver/libcuda.c");
+    let folder = library("driver", "libcuda.so", driver);
+    library("driver", "libnvidia-ml.so.1", include_str!("../symm-cuda/tests/driver/nvml.c"));
+    let asked = || {
+        let mut c = doctor(&[]);
+        c.env("LD_LIBRARY_PATH", &folder).env("FAKE_NVML", "1");
+        c
+    };
+    let r = found(asked(), 0);
+    let (gpus, links) = (&r["gpus"]["gpus"], &r["gpus"]["links"]);
+    assert_eq!(named(gpus, "fake GPU 1")["free"], 3 << 28, "{gpus}");
+    assert_eq!((gpus.as_array().map(Vec::len), links.as_array().map(Vec::len)), (Some(2), Some(2)));
+    assert_eq!((&links[0]["kind"], &links[0]["nvlink"]), (&"load/store, atomics".into(), &true.into()));
+    let said = text(&run(asked()).stdout);
+    for part in [
+        "0: fake GPU 0, 0000:00:00.0, compute capability 9.0, 1.00 GiB, 768 MiB free",
+        "0 to 1: load/store, atomics (NVLink)",
+        "IMEX channels: ",
+    ] {
+        assert!(said.contains(part), "{part:?} is missing in\n{said}");
+    }
+}
+
 #[test]
 fn a_library_is_found_with_its_version_and_a_sick_one_does_not_end_the_doctor() {
     let well = library("nccl-well", "libnccl.so.2", "int ncclGetVersion(int *v) { *v = 23004; return 0; }");

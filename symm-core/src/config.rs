@@ -78,6 +78,12 @@ pub struct Config {
     /// `SYMM_DISABLE_MULTICAST`, or `TORCH_SYMM_MEM_DISABLE_MULTICAST` or `NVSHMEM_DISABLE_NVLS`: set to anything but
     /// `0` or nothing, multicast objects are never created.
     pub disable_multicast: bool,
+    /// `SYMM_DEVICE`: number of the GPU that this PE takes, among those that it sees, counted from 0. Unset: its only one; else the PEs
+    /// take the GPUs that nobody named, in PE order, so that the PEs of a host have GPU 0, 1, 2, …, as with `LOCAL_RANK`. An
+    /// application that has chosen its GPU already (`cudaSetDevice`, `torch.cuda.set_device`) names it here: what is current on a thread
+    /// is not looked at.
+    #[doc(alias("set_device", "cudaSetDevice", "LOCAL_RANK"))]
+    pub device: Option<u32>,
     /// `SYMM_ALLOW_SHARED_GPU`: whether several PEs may have one GPU, `1` or `0` (default). Each then takes its share of
     /// the GPU's multiprocessors at most. Waits of one PE depend on when the others' kernels run, so it is for tests, best
     /// under NVIDIA MPS. *Equal.*
@@ -119,6 +125,7 @@ impl Default for Config {
             init_timeout: Duration::from_secs(60),
             timeout: Duration::from_secs(100),
             disable_multicast: false,
+            device: None,
             allow_shared_gpu: false,
             handle: "auto".to_owned(),
             all_reduce_push: 1 << 20,
@@ -226,6 +233,7 @@ impl Config {
             ["SYMM_DISABLE_MULTICAST", "TORCH_SYMM_MEM_DISABLE_MULTICAST", "NVSHMEM_DISABLE_NVLS"]
                 .iter()
                 .any(|name| get(name).is_some_and(|v| v != "0"));
+        c.device = number(&get, "SYMM_DEVICE", (0, max32))?;
         if let Some(flag) = number::<u64>(&get, "SYMM_ALLOW_SHARED_GPU", (0, 1))? {
             c.allow_shared_gpu = flag == 1;
         }
@@ -330,6 +338,8 @@ mod tests {
             (&[("SYMM_HOST_NODES", "0")], "SYMM_HOST_NODES"),
             (&[("SYMM_SIGNAL_PAD_BYTES", "10")], "SYMM_SIGNAL_PAD_BYTES"),
             (&[("SYMM_TIMEOUT_MS", "0")], "SYMM_TIMEOUT_MS"),
+            (&[("SYMM_DEVICE", "cuda:1")], "SYMM_DEVICE"),
+            (&[("SYMM_DEVICE", "-1")], "SYMM_DEVICE"),
             (&[("SYMM_ALLOW_SHARED_GPU", "yes")], "SYMM_ALLOW_SHARED_GPU"),
             (&[("SYMM_HOST_PLANS", "2")], "SYMM_HOST_PLANS"),
             (&[("SYMM_HANDLE", "ipc")], "SYMM_HANDLE"),

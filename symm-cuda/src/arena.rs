@@ -125,7 +125,7 @@ impl Block {
     /// # Errors
     /// `OutOfMemory`; the driver's.
     pub(crate) fn new(shared: &Arc<Shared>, kind: Kind, bytes: usize) -> Result<Self> {
-        shared.device.enter()?;
+        let _entered = shared.device.enter()?;
         let size = Classes::size(bytes);
         let arena = shared.arena(kind);
         let place = arena.find(size)?;

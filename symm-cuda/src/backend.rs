@@ -14,6 +14,7 @@ use symm_core::layout::ContextLayout;
 use symm_core::{Addr, Backend, Config, Pe, Result};
 
 use crate::capture::Relaxed;
+use crate::device::Atomics;
 use crate::handle::{RawContext, RawHandle};
 use crate::launch::Kernels;
 use crate::probe::{Opened, open};
@@ -29,7 +30,7 @@ pub struct Cuda {
     pub(crate) shared: Arc<Shared>,
     pub(crate) kernels: Kernels,
     /// For each PE: whether this GPU's atomics work on its memory.
-    pub(crate) atomics: Vec<bool>,
+    pub(crate) atomics: Vec<Atomics>,
     pub(crate) max_blocks: u32,
     /// Most bytes of an all-reduce whose elements are pushed.
     pub(crate) all_reduce_push: usize,
@@ -106,7 +107,7 @@ unsafe impl Backend for Cuda {
     }
 
     unsafe fn zero(&self, segment: &Segment, offset: usize, bytes: usize) -> Result<()> {
-        self.shared.device.enter()?;
+        let _entered = self.shared.device.enter()?;
         if bytes == 0 {
             return Ok(());
         }
@@ -114,6 +115,7 @@ unsafe impl Backend for Cuda {
     }
 
     fn status(&self) -> Result<Status> {
+        let _entered = self.shared.device.enter()?;
         let _relaxed = Relaxed::enter()?;
         Status::new(&self.shared)
     }
@@ -123,6 +125,7 @@ unsafe impl Backend for Cuda {
     }
 
     fn bind_handle(&self, parts: HandleParts<Self>) -> Result<RawHandle> {
+        let _entered = self.shared.device.enter()?;
         let _relaxed = Relaxed::enter()?;
         RawHandle::bind(&self.shared, parts)
     }
@@ -132,6 +135,7 @@ unsafe impl Backend for Cuda {
     }
 
     fn bind_context(&self, parts: ContextParts<Self>) -> Result<RawContext> {
+        let _entered = self.shared.device.enter()?;
         let _relaxed = Relaxed::enter()?;
         RawContext::bind(&self.shared, parts)
     }
@@ -145,14 +149,14 @@ unsafe impl Backend for Cuda {
     }
 
     fn context_epoch(&self, context: &RawContext) -> Result<u64> {
-        self.shared.device.enter()?;
+        let _entered = self.shared.device.enter()?;
         let mut epoch = [0];
         self.shared.download(context.mine + ContextLayout::TICKET as u64, &mut epoch)?;
         Ok(epoch[0])
     }
 
     unsafe fn reset_context(&self, context: &RawContext, epoch: u64) -> Result<()> {
-        self.shared.device.enter()?;
+        let _entered = self.shared.device.enter()?;
         context.reset(&self.shared, epoch)
     }
 
@@ -163,7 +167,7 @@ unsafe impl Backend for Cuda {
     fn wake(&self) {
         let all: Vec<_> = lock(&self.shared.statuses).iter().filter_map(Weak::upgrade).collect();
         for status in all {
-            let pushed = self.shared.device.enter().and_then(|()| status.push());
+            let pushed = self.shared.device.enter().and_then(|_entered| status.push());
             if let Err(e) = pushed {
                 // Kernels still find the failure in host memory, later.
                 log::warn!("{}: {e}", symm_core::pe::here());
@@ -172,6 +176,7 @@ unsafe impl Backend for Cuda {
     }
 
     fn stream(&self) -> Result<Stream> {
+        let _entered = self.shared.device.enter()?;
         let _relaxed = Relaxed::enter()?;
         Stream::new(&self.shared)
     }
@@ -190,7 +195,7 @@ unsafe impl Backend for Cuda {
     }
 
     fn passed(&self, marker: &Marker) -> Result<bool> {
-        self.shared.device.enter()?;
+        let _entered = self.shared.device.enter()?;
         let _relaxed = Relaxed::enter()?;
         marker.passed()
     }

@@ -1,8 +1,14 @@
 //! The GPU of this PE and its primary context.
 
-use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute, CUresult, CUuuid};
-use symm_core::{Error, Pe, Result};
+use std::cell::LazyCell;
+use std::collections::HashMap;
 
+use cudarc::driver::sys::{
+    self, CUcontext, CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUresult, CUuuid,
+};
+use symm_core::{Error, Result};
+
+use crate::nvml::Nvml;
 use crate::result::{BACKEND, check};
 
 /// CUDA version of the calls and kernels that are used, as the driver numbers it. A call that an older driver lacks would
@@ -23,6 +29,48 @@ pub(crate) struct Device {
     pub(crate) multiprocessors: u32,
     /// Whether its memory can be exported as a file descriptor.
     pub(crate) descriptors: bool,
+}
+
+/// While this lives, a context of the backend is current on the calling thread; then the caller's is again. A thread that had
+/// none keeps the backend's, so that a program that never chose a context can load and launch kernels of its own.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Entered {
+    /// What was current, if that was another one.
+    before: Option<CUcontext>,
+}
+
+/// Makes a context current, which is a number as [`current`] gives it.
+pub(crate) fn enter(context: usize) -> Result<Entered> {
+    let before = current()?;
+    if before == context {
+        return Ok(Entered { before: None });
+    }
+    set_current(context as CUcontext)?;
+    Ok(Entered { before: (before != 0).then_some(before as CUcontext) })
+}
+
+/// The context that is current on the calling thread, as a number; 0 for none.
+pub(crate) fn current() -> Result<usize> {
+    let mut context: CUcontext = std::ptr::null_mut();
+    // SAFETY: `context` is a valid place.
+    check("cuCtxGetCurrent", unsafe { sys::cuCtxGetCurrent(&raw mut context) })?;
+    Ok(context as usize)
+}
+
+fn set_current(context: CUcontext) -> Result<()> {
+    // SAFETY: either the primary context that `open` retained and nobody here releases, or one that was current before.
+    check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(context) })
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if let Some(before) = self.before
+            && let Err(e) = set_current(before)
+        {
+            log::warn!("{}: the caller's context is not current any more: {e}", symm_core::pe::here());
+        }
+    }
 }
 
 /// Number of GPUs that this process sees; 0 without a driver.
@@ -50,37 +98,46 @@ pub(crate) fn visible() -> Result<u32> {
     Ok(u32::try_from(count).unwrap_or(0))
 }
 
+/// Starts the driver; says how many GPUs it shows, one at least.
+///
+/// # Errors
+/// `Unavailable` without a driver that serves, or without a GPU.
+pub(crate) fn start_driver() -> Result<u32> {
+    // SAFETY: only looks for the library; cudarc keeps it loaded, and its constructors are the driver's own.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(unavailable("libcuda was not found: no NVIDIA driver".to_owned()));
+    }
+    let none = || unavailable("no GPU is visible (nvidia-smi, CUDA_VISIBLE_DEVICES)".to_owned());
+    // SAFETY: no preconditions.
+    match unsafe { sys::cuInit(0) } {
+        CUresult::CUDA_ERROR_NO_DEVICE => return Err(none()),
+        other => check("cuInit", other).map_err(|e| unavailable(e.to_string()))?,
+    }
+    let mut version = 0;
+    // SAFETY: `version` is a valid place.
+    check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&raw mut version) })?;
+    if version < NEEDED_VERSION {
+        let (major, minor) = (version / 1000, version % 1000 / 10);
+        return Err(unavailable(format!(
+            "the NVIDIA driver supports CUDA {major}.{minor}, needed is 13.0: install driver 580 or newer"
+        )));
+    }
+    match visible()? {
+        0 => Err(none()),
+        n => Ok(n),
+    }
+}
+
+fn unavailable(why: String) -> Error {
+    Error::Unavailable { backend: BACKEND.to_owned(), why }
+}
+
 impl Device {
-    /// Opens the GPU of `pe`: number `pe` modulo the visible GPUs.
+    /// Opens the GPU with this number, of those that [`start_driver`] counted.
     ///
     /// # Errors
-    /// `Unavailable` without a driver, a GPU, kernels, or what the backend needs of the GPU.
-    pub(crate) fn open(pe: Pe) -> Result<Self> {
-        let unavailable = |why: String| Error::Unavailable { backend: BACKEND.to_owned(), why };
-        // SAFETY: only looks for the library; cudarc keeps it loaded, and its constructors are the driver's own.
-        if !unsafe { sys::is_culib_present() } {
-            return Err(unavailable("libcuda was not found: no NVIDIA driver".to_owned()));
-        }
-        let none = || unavailable("no GPU is visible (nvidia-smi, CUDA_VISIBLE_DEVICES)".to_owned());
-        // SAFETY: no preconditions.
-        match unsafe { sys::cuInit(0) } {
-            CUresult::CUDA_ERROR_NO_DEVICE => return Err(none()),
-            other => check("cuInit", other).map_err(|e| unavailable(e.to_string()))?,
-        }
-        let mut version = 0;
-        // SAFETY: `version` is a valid place.
-        check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&raw mut version) })?;
-        if version < NEEDED_VERSION {
-            let (major, minor) = (version / 1000, version % 1000 / 10);
-            return Err(unavailable(format!(
-                "the NVIDIA driver supports CUDA {major}.{minor}, needed is 13.0: install driver 580 or newer"
-            )));
-        }
-        let visible = visible()?;
-        if visible == 0 {
-            return Err(none());
-        }
-        let ordinal = i32::try_from(pe.0 % visible).expect("a device number should fit i32");
+    /// `Unavailable` without kernels, or what the backend needs of the GPU.
+    pub(crate) fn open(ordinal: i32) -> Result<Self> {
         let raw = device(ordinal)?;
         let has = |attribute| attribute_of(raw, attribute).map(|v| v != 0);
         if !has(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)? {
@@ -114,7 +171,6 @@ impl Device {
             multiprocessors: u32::try_from(sms).unwrap_or(1),
             descriptors,
         };
-        device.enter()?;
         Ok(device)
     }
 
@@ -126,10 +182,15 @@ impl Device {
         self
     }
 
-    /// Makes the context current on the calling thread; every entry point of the backend does.
-    pub(crate) fn enter(&self) -> Result<()> {
-        // SAFETY: the context was retained by `open` and is never released by this struct.
-        check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.context as CUcontext) })
+    /// Makes the context current on the calling thread, for as long as the result lives if another one was; every entry point of the
+    /// backend does.
+    pub(crate) fn enter(&self) -> Result<Entered> {
+        enter(self.context)
+    }
+
+    /// Makes the context current on the calling thread for good.
+    pub(crate) fn stay(&self) -> Result<()> {
+        set_current(self.context as CUcontext)
     }
 
     pub(crate) fn attribute(&self, attribute: CUdevice_attribute) -> Result<i32> {
@@ -141,25 +202,50 @@ impl Device {
         context as usize == self.context
     }
 
-    /// Whether this GPU's atomics work on the memory of the GPU with this UUID. A GPU that this process cannot see
-    /// cannot be asked about; that counts as no.
-    pub(crate) fn atomics_with(&self, uuid: &[u8; 16]) -> Result<bool> {
-        if *uuid == self.uuid {
-            return Ok(true);
+    /// For each GPU, by UUID: whether this GPU's atomics work on its memory. The driver says so of GPUs that this process sees, NVML of
+    /// the machine's others.
+    pub(crate) fn atomics_with(&self, uuids: &[[u8; 16]]) -> Result<Vec<Atomics>> {
+        let ordinals = 0..i32::try_from(visible()?).unwrap_or(i32::MAX);
+        let seen = ordinals.map(|n| device(n).and_then(|d| Ok((uuid_of(d)?, d))));
+        let seen = seen.collect::<Result<HashMap<_, _>>>()?;
+        let nvml = LazyCell::new(Nvml::here);
+        let ask = |uuid: &[u8; 16]| match seen.get(uuid) {
+            _ if *uuid == self.uuid => Ok(Atomics::Work),
+            Some(peer) => p2p(self.raw, *peer, NATIVE_ATOMICS).map(|yes| Atomics::of(Some(yes != 0))),
+            None => Ok(Atomics::of(nvml.as_ref().and_then(|nvml| nvml.atomics(&self.uuid, uuid)))),
+        };
+        uuids.iter().map(ask).collect()
+    }
+}
+
+const NATIVE_ATOMICS: CUdevice_P2PAttribute =
+    CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
+
+/// What a driver says of a pair of GPUs that both are visible.
+pub(crate) fn p2p(a: CUdevice, b: CUdevice, what: CUdevice_P2PAttribute) -> Result<i32> {
+    let mut value = 0;
+    // SAFETY: `value` is a valid place; both are devices of this driver.
+    check("cuDeviceGetP2PAttribute", unsafe { sys::cuDeviceGetP2PAttribute(&raw mut value, what, a, b) })?;
+    Ok(value)
+}
+
+/// Whether a GPU's atomics work on another's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Atomics {
+    Work,
+    /// Not over this link.
+    Lacking,
+    /// Neither the driver nor NVML knows the other GPU.
+    Unknown,
+}
+
+impl Atomics {
+    fn of(said: Option<bool>) -> Self {
+        match said {
+            Some(true) => Atomics::Work,
+            Some(false) => Atomics::Lacking,
+            None => Atomics::Unknown,
         }
-        for ordinal in 0..visible()? {
-            let peer = device(i32::try_from(ordinal).expect("a device number should fit i32"))?;
-            if uuid_of(peer)? != *uuid {
-                continue;
-            }
-            let mut value = 0;
-            let what = sys::CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
-            // SAFETY: `value` is a valid place; both are devices of this driver.
-            let asked = unsafe { sys::cuDeviceGetP2PAttribute(&raw mut value, what, self.raw, peer) };
-            check("cuDeviceGetP2PAttribute", asked)?;
-            return Ok(value != 0);
-        }
-        Ok(false)
     }
 }
 

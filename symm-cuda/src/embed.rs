@@ -17,6 +17,8 @@ use symm_kernels::params::{ExchangeParams, ReduceParams, StatusParams, TakeParam
 
 use crate::arena::{Block, Kind};
 use crate::backend::Cuda;
+pub use crate::choice::same_gpu;
+use crate::choice::{Offer, chosen};
 use crate::device::Device;
 use crate::handle::{RawContext, RawHandle};
 use crate::launch::{self, Kernels};
@@ -34,13 +36,22 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Opens the GPU of `pe`: number `pe` modulo the visible GPUs. Its primary context is current afterwards.
+    /// What this PE says to all others, so that each can [`open`](Self::open) a GPU of its own.
     ///
     /// # Errors
-    /// `Unavailable` without a driver, a GPU, kernels, or what this crate needs of the GPU.
-    pub fn open(pe: Pe) -> Result<Self> {
-        let device = Device::open(pe)?;
-        Ok(Gpu { device, kernels: Kernels::load()? })
+    /// `Unavailable` without a driver or a GPU, or if the settings name one that is not there.
+    pub fn offer(config: &Config) -> Result<Vec<u8>> {
+        Offer::here(config.device).map(|o| o.to_bytes())
+    }
+
+    /// Opens the GPU that falls to `pe` by what all PEs said ([`offer`](Self::offer)), in PE order.
+    ///
+    /// # Errors
+    /// `Unavailable` without kernels, or what this crate needs of the GPU.
+    pub fn open(pe: Pe, said: &[Vec<u8>]) -> Result<Self> {
+        let device = Device::open(chosen(pe, said)?)?;
+        let kernels = Kernels::load(&device)?;
+        Ok(Gpu { device, kernels })
     }
 
     /// Identifies the GPU across processes.
@@ -56,7 +67,7 @@ impl Gpu {
         let Gpu { device, kernels } = self;
         let here = uuids.iter().filter(|u| **u == device.uuid).count();
         let shared = Shared::new(device.shared_by(here))?;
-        let atomics = uuids.iter().map(|u| shared.device.atomics_with(u)).collect::<Result<_>>()?;
+        let atomics = shared.device.atomics_with(uuids)?;
         // Capabilities and records are those of the backend that embeds this one.
         let (max_blocks, all_reduce_push) = (config.max_blocks, config.all_reduce_push);
         Ok(Cuda { shared, kernels, atomics, max_blocks, all_reduce_push, one_host: false, fallback: None })
@@ -129,12 +140,12 @@ impl Module {
 }
 
 impl Cuda {
-    /// Makes the context current on the calling thread.
+    /// Makes the context current on the calling thread, and leaves it so.
     ///
     /// # Errors
     /// The driver's.
     pub fn enter(&self) -> Result<()> {
-        self.shared.device.enter()
+        self.shared.device.stay()
     }
 
     /// Multiprocessors that this PE's kernels may occupy, and the blocks that the settings allow an operation.
@@ -147,7 +158,7 @@ impl Cuda {
     /// # Errors
     /// The driver's.
     pub fn sm(&self) -> Result<u32> {
-        self.shared.device.enter()?;
+        let _entered = self.shared.device.enter()?;
         launch::compute_capability()
     }
 
@@ -165,7 +176,7 @@ impl Cuda {
     /// # Errors
     /// The driver's.
     pub fn free_memory(&self) -> Result<u64> {
-        self.shared.device.enter()?;
+        let _entered = self.shared.device.enter()?;
         let (mut free, mut total) = (0, 0);
         // SAFETY: both are valid places.
         check("cuMemGetInfo_v2", unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) })?;
@@ -185,7 +196,7 @@ impl Cuda {
     /// # Errors
     /// The driver's.
     pub unsafe fn zero_at(&self, at: u64, bytes: usize) -> Result<()> {
-        self.shared.device.enter()?;
+        let _entered = self.shared.device.enter()?;
         if bytes == 0 { Ok(()) } else { self.shared.zero(at, bytes) }
     }
 
@@ -197,7 +208,7 @@ impl Cuda {
     /// # Errors
     /// The driver's.
     pub unsafe fn upload(&self, at: u64, words: &[u64]) -> Result<()> {
-        self.shared.device.enter()?;
+        let _entered = self.shared.device.enter()?;
         self.shared.upload(at, words)
     }
 
@@ -209,7 +220,7 @@ impl Cuda {
     /// # Errors
     /// The driver's.
     pub unsafe fn download(&self, at: u64, words: &mut [u64]) -> Result<()> {
-        self.shared.device.enter()?;
+        let _entered = self.shared.device.enter()?;
         self.shared.download(at, words)
     }
 
@@ -236,7 +247,7 @@ impl Cuda {
     /// # Errors
     /// The driver's.
     pub fn load(&self, image: &[u8]) -> Result<Module> {
-        self.shared.device.enter()?;
+        let _entered = self.shared.device.enter()?;
         launch::load_data(image).map(|m| Module(m as usize))
     }
 
@@ -335,7 +346,7 @@ impl Stream {
     /// The driver's; `Unsupported` while the stream is being captured.
     pub fn is_through(&self) -> Result<bool> {
         self.not_capturing("synchronize")?;
-        self.0.shared.device.enter()?;
+        let _entered = self.enter()?;
         // SAFETY: the stream is live.
         match unsafe { sys::cuStreamQuery(self.cu_stream() as CUstream) } {
             sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),

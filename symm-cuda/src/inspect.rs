@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use cudarc::driver::sys::{self, CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUresult};
 
-use crate::device::{NEEDED_VERSION, attribute_of, device, uuid_of, visible};
+use crate::device::{NEEDED_VERSION, attribute_of, device, p2p, uuid_of, visible};
+use crate::nvml::{Nvml, uuid_text};
 use crate::result::check;
 
 /// Where the driver offers the channels that memory handles of another host are imported through.
@@ -49,6 +50,8 @@ pub struct Gpu {
     pub multiprocessors: u32,
     /// Bytes of memory, used or not.
     pub memory: u64,
+    /// Bytes of it that nobody has taken, by NVML; `None` where that cannot be asked.
+    pub free: Option<u64>,
     /// Virtual memory management: without it there are no symmetric segments.
     pub virtual_memory: Option<bool>,
     /// Memory handles as file descriptors, for PEs of one host.
@@ -72,17 +75,12 @@ pub struct Link {
     pub to: u32,
     /// Whether loads and stores work.
     pub access: bool,
-    /// Whether atomics do. Over PCIe they do not, so together with `access` this tells NVLink (or chip-to-chip NVLink).
+    /// Whether atomics do; over PCIe they do not.
     pub atomics: bool,
+    /// Whether NVLink joins them, by NVML; `None` where that cannot be asked.
+    pub nvlink: Option<bool>,
     /// The driver's relative rank of the link, 0 being the fastest kind on this machine.
     pub performance_rank: u32,
-}
-
-impl Link {
-    /// Whether the GPUs are linked by NVLink, as far as the driver's attributes tell.
-    pub fn nvlink(&self) -> bool {
-        self.access && self.atomics
-    }
 }
 
 /// Looks at driver, GPUs and links. Makes no context, no memory and no multicast object, and takes part in nothing: any
@@ -132,15 +130,13 @@ fn ask(found: &mut Inspection) -> Result<(), String> {
         CUresult::CUDA_ERROR_NO_DEVICE => return Ok(()),
         other => check("cuInit", other).map_err(text)?,
     }
-    let count = visible().map_err(text)?;
-    let raw = |ordinal| device(i32::try_from(ordinal).expect("a device number should fit i32"));
-    for ordinal in 0..count {
-        found.gpus.push(gpu(ordinal, raw(ordinal).map_err(text)?).map_err(text)?);
-    }
-    for from in 0..count {
-        for to in (0..count).filter(|to| *to != from) {
-            let link = link((from, raw(from).map_err(text)?), (to, raw(to).map_err(text)?));
-            found.links.push(link.map_err(text)?);
+    let nvml = Nvml::here();
+    let seen = (0..visible().map_err(text)?).map(|ordinal| Seen::number(ordinal, nvml.as_ref()));
+    let seen = seen.collect::<Result<Vec<_>, _>>().map_err(text)?;
+    for one in &seen {
+        found.gpus.push(one.gpu().map_err(text)?);
+        for other in seen.iter().filter(|other| other.ordinal != one.ordinal) {
+            found.links.push(one.link_to(other).map_err(text)?);
         }
     }
     Ok(())
@@ -178,67 +174,73 @@ impl Inspection {
     }
 }
 
-fn gpu(ordinal: u32, raw: CUdevice) -> symm_core::Result<Gpu> {
-    use CUdevice_attribute as A;
-    let number = |a| attribute_of(raw, a).ok();
-    let flag = |a| number(a).map(|v| v != 0);
-    let count = |a| number(a).and_then(|v| u32::try_from(v).ok()).unwrap_or(0);
-    let mut name = [0; 256];
-    let room = i32::try_from(name.len()).expect("a short array's length should fit i32");
-    // SAFETY: the driver writes at most `room` bytes, NUL included.
-    check("cuDeviceGetName", unsafe { sys::cuDeviceGetName(name.as_mut_ptr(), room, raw) })?;
-    // SAFETY: the driver wrote a NUL-terminated string into the array.
-    let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
-    let mut memory = 0;
-    // SAFETY: `memory` is a valid place and `raw` a device of this driver.
-    check("cuDeviceTotalMem_v2", unsafe { sys::cuDeviceTotalMem_v2(&raw mut memory, raw) })?;
-    Ok(Gpu {
-        ordinal,
-        name,
-        uuid: uuid_text(uuid_of(raw)?),
-        pci: format!(
-            "{:04x}:{:02x}:{:02x}.0",
-            count(A::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
-            count(A::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
-            count(A::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)
-        ),
-        compute_capability: (
-            count(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
-            count(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
-        ),
-        multiprocessors: count(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
-        memory: memory as u64,
-        virtual_memory: flag(A::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
-        handles_posix_fd: flag(A::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED),
-        handles_fabric: flag(A::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED),
-        multicast: flag(A::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED),
-        several_processes: number(A::CU_DEVICE_ATTRIBUTE_COMPUTE_MODE).map(|mode| mode == 0),
-        mps: flag(A::CU_DEVICE_ATTRIBUTE_MPS_ENABLED),
-    })
+/// A GPU that the driver shows.
+struct Seen<'a> {
+    ordinal: u32,
+    raw: CUdevice,
+    uuid: [u8; 16],
+    nvml: Option<&'a Nvml>,
 }
 
-fn uuid_text(uuid: [u8; 16]) -> String {
-    let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
-    let parts = [&uuid[..4], &uuid[4..6], &uuid[6..8], &uuid[8..10], &uuid[10..]].map(hex);
-    format!("GPU-{}", parts.join("-"))
-}
+impl<'a> Seen<'a> {
+    fn number(ordinal: u32, nvml: Option<&'a Nvml>) -> symm_core::Result<Self> {
+        let raw = device(i32::try_from(ordinal).expect("a device number should fit i32"))?;
+        Ok(Seen { ordinal, raw, uuid: uuid_of(raw)?, nvml })
+    }
 
-fn link((from, a): (u32, CUdevice), (to, b): (u32, CUdevice)) -> symm_core::Result<Link> {
-    use CUdevice_P2PAttribute as P;
-    let ask = |what| {
-        let mut value = 0;
-        // SAFETY: `value` is a valid place; both are devices of this driver.
-        let asked = unsafe { sys::cuDeviceGetP2PAttribute(&raw mut value, what, a, b) };
-        check("cuDeviceGetP2PAttribute", asked).map(|()| value)
-    };
-    Ok(Link {
-        from,
-        to,
-        access: ask(P::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED)? != 0,
-        atomics: ask(P::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED)? != 0,
-        performance_rank: u32::try_from(ask(P::CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK)?)
-            .unwrap_or(u32::MAX),
-    })
+    fn gpu(&self) -> symm_core::Result<Gpu> {
+        use CUdevice_attribute as A;
+        let number = |a| attribute_of(self.raw, a).ok();
+        let flag = |a| number(a).map(|v| v != 0);
+        let count = |a| number(a).and_then(|v| u32::try_from(v).ok()).unwrap_or(0);
+        let mut name = [0; 256];
+        let room = i32::try_from(name.len()).expect("a short array's length should fit i32");
+        // SAFETY: the driver writes at most `room` bytes, NUL included.
+        check("cuDeviceGetName", unsafe { sys::cuDeviceGetName(name.as_mut_ptr(), room, self.raw) })?;
+        // SAFETY: the driver wrote a NUL-terminated string into the array.
+        let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
+        let mut memory = 0;
+        // SAFETY: `memory` is a valid place and `raw` a device of this driver.
+        check("cuDeviceTotalMem_v2", unsafe { sys::cuDeviceTotalMem_v2(&raw mut memory, self.raw) })?;
+        Ok(Gpu {
+            ordinal: self.ordinal,
+            name,
+            uuid: uuid_text(&self.uuid),
+            pci: format!(
+                "{:04x}:{:02x}:{:02x}.0",
+                count(A::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
+                count(A::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
+                count(A::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)
+            ),
+            compute_capability: (
+                count(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+                count(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+            ),
+            multiprocessors: count(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+            memory: memory as u64,
+            free: self.nvml.and_then(|nvml| nvml.free_memory(&self.uuid)),
+            virtual_memory: flag(A::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
+            handles_posix_fd: flag(A::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED),
+            handles_fabric: flag(A::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED),
+            multicast: flag(A::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED),
+            several_processes: number(A::CU_DEVICE_ATTRIBUTE_COMPUTE_MODE).map(|mode| mode == 0),
+            mps: flag(A::CU_DEVICE_ATTRIBUTE_MPS_ENABLED),
+        })
+    }
+
+    fn link_to(&self, other: &Seen<'_>) -> symm_core::Result<Link> {
+        use CUdevice_P2PAttribute as P;
+        let ask = |what| p2p(self.raw, other.raw, what);
+        Ok(Link {
+            from: self.ordinal,
+            to: other.ordinal,
+            access: ask(P::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED)? != 0,
+            atomics: ask(P::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED)? != 0,
+            nvlink: self.nvml.and_then(|nvml| nvml.nvlink(&self.uuid, &other.uuid)),
+            performance_rank: u32::try_from(ask(P::CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK)?)
+                .unwrap_or(u32::MAX),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -249,11 +251,12 @@ mod tests {
         let gpu = Gpu {
             ordinal: 0,
             name: "a GPU".to_owned(),
-            uuid: uuid_text([0; 16]),
+            uuid: uuid_text(&[0; 16]),
             pci: "0000:01:00.0".to_owned(),
             compute_capability: (9, 0),
             multiprocessors: 132,
             memory: 1 << 37,
+            free: Some(1 << 36),
             virtual_memory: Some(true),
             handles_posix_fd: Some(true),
             handles_fabric: Some(false),
@@ -303,12 +306,6 @@ mod tests {
         assert!(found.links.iter().all(|l| l.from != l.to && (l.to as usize) < n));
         assert!(found.gpus.iter().enumerate().all(|(i, g)| g.ordinal as usize == i && g.memory > 0));
         assert!(n > 0 || found.unavailable.is_some(), "{found:?}");
-    }
-
-    #[test]
-    fn uuids_are_written_as_by_the_vendors_tools() {
-        let bytes = std::array::from_fn(|i| i as u8);
-        assert_eq!(uuid_text(bytes), "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f");
     }
 
     #[test]

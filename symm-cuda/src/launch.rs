@@ -12,6 +12,7 @@ use symm_core::{Error, Result};
 use symm_kernels::geometry::Launch;
 use symm_kernels::{ENTRIES, Entry, image};
 
+use crate::device::Device;
 use crate::result::{BACKEND, check};
 use crate::stream::Stream;
 
@@ -38,8 +39,9 @@ impl Params for symm_kernels::params::PushedParams {}
 impl Params for symm_kernels::params::PlanParams {}
 
 impl Kernels {
-    /// Loads all images into the current context.
-    pub(crate) fn load() -> Result<Self> {
+    /// Loads all images into the device's context.
+    pub(crate) fn load(device: &Device) -> Result<Self> {
+        let _entered = device.enter()?;
         let mut modules: HashMap<&'static str, CUmodule> = HashMap::new();
         let mut functions = [0; ENTRIES.len()];
         for entry in ENTRIES {
@@ -107,7 +109,7 @@ impl Kernels {
         params: &P,
         early: bool,
     ) -> Result<()> {
-        stream.0.shared.device.enter()?;
+        let _entered = stream.enter()?;
         let mut arguments = [std::ptr::from_ref(params).cast_mut().cast()];
         let mut attribute = CUlaunchAttribute {
             id: CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,

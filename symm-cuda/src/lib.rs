@@ -3,11 +3,13 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | `choice` | which GPU each PE takes |
 //! | `device` | the GPU of this PE and its primary context |
 //! | `vmm` | segments and mappings: virtual memory management, exported as file descriptors or fabric handles |
 //! | `share` | which of the two, decided by all PEs together |
 //! | `inspect` | what driver, GPUs and links offer, without opening anything |
 //! | `probe` | the test import between every pair, at `init` |
+//! | `nvml` | what is asked of GPUs that this process does not see |
 //! | `arena` | small memory of the backend's own: pointer tables, launch records, status records |
 //! | `capture` | graphs that keep what they use |
 //! | `stream` | streams, markers, captured graphs, events |
@@ -20,8 +22,9 @@
 //! The driver library is loaded at run time: without it [`Cuda`] says `Unavailable` and everything else still works.
 //! The GPU's *primary* context is used, so pointers can be shared with torch and NCCL in the same process.
 //!
-//! PE p takes visible GPU p mod n; [`Config::allow_shared_gpu`](symm_core::Config::allow_shared_gpu) is needed for two PEs
-//! to have the same one. Multicast objects are never created.
+//! A PE takes the GPU that [`Config::device`](symm_core::Config::device) names among those it sees, or the only one that it sees;
+//! else the PEs take the GPUs that are left, in their order. [`Config::allow_shared_gpu`](symm_core::Config::allow_shared_gpu) is
+//! needed for two PEs to have the same one. Multicast objects are never created.
 //!
 //! # Streams that wait at the same time
 //! The driver maps streams to a fixed number of hardware queues (`CUDA_DEVICE_MAX_CONNECTIONS`, 8 unless set, fewer for a
@@ -36,12 +39,14 @@
 mod arena;
 mod backend;
 mod capture;
+mod choice;
 mod device;
 pub mod embed;
 mod exchange;
 mod handle;
 mod inspect;
 mod launch;
+mod nvml;
 mod ops;
 mod plan;
 mod probe;

@@ -9,6 +9,7 @@ use symm_kernels::geometry::{Launch, copy};
 use symm_kernels::params::{BarrierParams, CopyParams, PadSignalParams, WaitParams, near};
 
 use crate::backend::Cuda;
+use crate::device::Atomics;
 use crate::handle::RawHandle;
 use crate::result::BACKEND;
 use crate::stream::Stream;
@@ -27,16 +28,20 @@ fn bit(rank: usize) -> u64 {
 }
 
 impl Cuda {
-    /// Refuses atomic updates of a peer whose memory this GPU's atomics do not work on.
-    fn check_atomics(&self, handle: &RawHandle, rank: usize, capability: &'static str) -> Result<()> {
+    /// Refuses to add to a word of a peer whose memory this GPU's atomics do not work on.
+    fn check_atomics(&self, handle: &RawHandle, rank: usize) -> Result<()> {
         let pe = handle.members[rank];
-        if self.atomics[pe.index()] {
-            return Ok(());
-        }
-        let why = format!(
-            "atomic updates of PE {pe}'s memory are not known to work (no NVLink to it, or its GPU is not visible here)"
-        );
-        Err(Error::Unsupported { backend: BACKEND, capability, why })
+        let why = match self.atomics[pe.index()] {
+            Atomics::Work => return Ok(()),
+            Atomics::Lacking => {
+                format!("the link to the GPU of PE {pe} has no atomics (PCIe); SignalOp::Set works")
+            }
+            Atomics::Unknown => format!(
+                "whether atomics reach the GPU of PE {pe} is not known: it is not visible here (CUDA_VISIBLE_DEVICES), and NVML \
+                 (libnvidia-ml.so.1) does not know it; SignalOp::Set works"
+            ),
+        };
+        Err(Error::Unsupported { backend: BACKEND, capability: "put_with_signal (add)", why })
     }
 
     /// # Safety
@@ -56,7 +61,7 @@ impl Cuda {
         if let Some(signal) = put.signal {
             let add = signal.op == SignalOp::Add;
             if add {
-                self.check_atomics(handle, put.rank, "put_with_signal (add)")?;
+                self.check_atomics(handle, put.rank)?;
             }
             params.signal = handle.pads[put.rank] + handle.pad.signal(signal.index) as u64;
             params.signal_value = signal.value;
@@ -90,13 +95,17 @@ impl Cuda {
         handle: &RawHandle,
         s: &PadSignal,
     ) -> Result<()> {
-        self.check_atomics(handle, s.rank, "put_signal")?;
         let slot = handle.pads[s.rank] + handle.pad.slot(s.channel, handle.rank) as u64;
+        // Where no compare-and-swap reaches the slot, this PE's streams come one at a time, and each looks and stores.
+        let claim = match self.atomics[handle.members[s.rank].index()] {
+            Atomics::Work => 0,
+            _ => handle.pads[handle.rank] + handle.pad.sent_word(s.channel, s.rank) as u64,
+        };
         self.pad_signal(
             stream,
             handle,
             s,
-            PadSignalParams { slot, op: op::PUT_SIGNAL, from: 0, to: 1, ..Default::default() },
+            PadSignalParams { slot, claim, op: op::PUT_SIGNAL, from: 0, to: 1, ..Default::default() },
         )
     }
 
@@ -106,7 +115,7 @@ impl Cuda {
         handle: &RawHandle,
         s: &PadSignal,
     ) -> Result<()> {
-        self.check_atomics(handle, s.rank, "wait_signal")?;
+        // In this PE's own memory, where its compare-and-swap and a peer's store meet.
         let slot = handle.pads[handle.rank] + handle.pad.slot(s.channel, s.rank) as u64;
         self.pad_signal(
             stream,

@@ -7,7 +7,8 @@ use symm_core::backend::Export;
 use symm_core::bootstrap::{Bootstrap, Group};
 use symm_core::{Config, Deadline, Error, Pe, Result};
 
-use crate::device::Device;
+use crate::choice::{Offer, chosen, same_gpu};
+use crate::device::{Atomics, Device};
 use crate::launch::Kernels;
 use crate::result::BACKEND;
 use crate::share::{self, Descriptors, Handles, Plan};
@@ -25,7 +26,7 @@ pub(crate) struct Opened {
     pub(crate) shared: Arc<Shared>,
     pub(crate) kernels: Kernels,
     /// For each PE: whether this GPU's atomics work on its memory.
-    pub(crate) atomics: Vec<bool>,
+    pub(crate) atomics: Vec<Atomics>,
     /// Whether all PEs are on one host, so that one's end can be proven.
     pub(crate) one_host: bool,
     /// What memory is shared as instead of what was asked for, and why.
@@ -55,15 +56,13 @@ pub(crate) fn open(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<Opened>
         deadline: Deadline::after(config.init_timeout),
         allow_shared_gpu: config.allow_shared_gpu,
     };
-    let opened = Device::open(boot.pe()).and_then(|d| Ok((d, Kernels::load()?)));
-    let mine = opened.as_ref().map(|(d, _)| d.uuid.to_vec()).map_err(|e| match e {
-        Error::Unavailable { why, .. } => why.clone(),
-        e => e.to_string(),
-    });
-    let uuids = probe.agree(mine, |pe, why| Error::Unavailable {
-        backend: BACKEND.to_owned(),
-        why: format!("PE {pe}: {why}"),
-    })?;
+    let unavailable =
+        |pe, why: &str| Error::Unavailable { backend: BACKEND.to_owned(), why: format!("PE {pe}: {why}") };
+    let offers = probe.agree(said(&Offer::here(config.device).map(|o| o.to_bytes())), unavailable)?;
+    let ordinal = chosen(boot.pe(), &offers)?;
+    let opened = Device::open(ordinal).and_then(|d| Kernels::load(&d).map(|kernels| (d, kernels)));
+    let mine = opened.as_ref().map(|(d, _)| d.uuid.to_vec()).map_err(Clone::clone);
+    let uuids = probe.agree(said(&mine), unavailable)?;
     let (device, kernels) = opened?;
     let uuids = uuids
         .iter()
@@ -87,10 +86,17 @@ pub(crate) fn open(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<Opened>
     let imports = probe.step(probe.import(&shared, &exports))?;
     probe.step(probe.write(&shared, &imports))?;
     probe.step(probe.verify(&shared, &page))?;
-    let atomics = uuids.iter().map(|u| shared.device.atomics_with(u)).collect::<Result<Vec<_>>>();
-    let atomics = probe.step(atomics.map_err(|e| e.to_string()))?;
+    let atomics = probe.step(shared.device.atomics_with(&uuids).map_err(|e| e.to_string()))?;
     let one_host = descriptors.iter().all(|d| d.not_to.is_none());
     Ok(Opened { shared, kernels, atomics, one_host, fallback })
+}
+
+/// What is told of a result to PEs that put a name before it.
+fn said(mine: &Result<Vec<u8>>) -> Result<Vec<u8>, String> {
+    mine.clone().map_err(|e| match e {
+        Error::Unavailable { why, .. } => why,
+        e => e.to_string(),
+    })
 }
 
 fn unsupported(pe: Pe, why: &str) -> Error {
@@ -147,10 +153,7 @@ impl Probe<'_> {
         }
         for pe in self.others() {
             if uuids[pe.index()] == uuids[me.index()] && !self.allow_shared_gpu {
-                let (a, b) = (me.min(pe), me.max(pe));
-                return Err(format!(
-                    "PE {a} and PE {b} have the same GPU; SYMM_ALLOW_SHARED_GPU=1 allows it"
-                ));
+                return Err(same_gpu(me, pe));
             }
         }
         Ok(())

@@ -125,7 +125,7 @@ pub(crate) fn enqueue_memset32(stream: &Stream, dst: Addr, value: u32, count: us
     if count == 0 {
         return Ok(());
     }
-    stream.0.shared.device.enter()?;
+    let _entered = stream.enter()?;
     // SAFETY: the caller promises `count` aligned words until the stream has passed this.
     check("cuMemsetD32Async", unsafe { sys::cuMemsetD32Async(dst.0, value, count, stream.cu_stream()) })
 }
@@ -137,7 +137,7 @@ pub(crate) fn enqueue_write_value32(stream: &Stream, dst: Addr, value: u32) -> R
         // Captures take no memory operations of streams; the edges of a graph order a memset as well.
         return enqueue_memset32(stream, dst, value, 1);
     }
-    stream.0.shared.device.enter()?;
+    let _entered = stream.enter()?;
     // SAFETY: the caller promises an aligned word until the stream has passed this. Flags of 0 ask for the fence.
     check("cuStreamWriteValue32_v2", unsafe {
         sys::cuStreamWriteValue32_v2(stream.cu_stream(), dst.0, value, 0)

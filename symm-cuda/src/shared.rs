@@ -37,9 +37,11 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(device: Device) -> Result<Arc<Self>> {
-        device.enter()?;
+        let entered = device.enter()?;
+        let own = create_stream()? as usize;
+        drop(entered);
         Ok(Arc::new(Shared {
-            own: create_stream()? as usize,
+            own,
             device,
             handles: OnceLock::new(),
             device_arena: Arena::new(Kind::Device),
@@ -66,6 +68,7 @@ impl Shared {
 
     /// Zeroes GPU memory and waits for it.
     pub(crate) fn zero(&self, at: u64, bytes: usize) -> Result<()> {
+        let _entered = self.device.enter()?;
         // SAFETY: callers name memory of this backend that no operation uses.
         check("cuMemsetD8Async", unsafe { sys::cuMemsetD8Async(at, 0, bytes, self.own_stream()) })?;
         self.settle()
@@ -73,6 +76,7 @@ impl Shared {
 
     /// Copies words to the GPU and waits for it.
     pub(crate) fn upload(&self, at: u64, words: &[u64]) -> Result<()> {
+        let _entered = self.device.enter()?;
         let bytes = size_of_val(words);
         // SAFETY: the source is a live slice; callers name at least as many bytes of this backend's memory.
         let done = unsafe { sys::cuMemcpyHtoDAsync_v2(at, words.as_ptr().cast(), bytes, self.own_stream()) };
@@ -82,6 +86,7 @@ impl Shared {
 
     /// Copies words from the GPU and waits for it.
     pub(crate) fn download(&self, at: u64, words: &mut [u64]) -> Result<()> {
+        let _entered = self.device.enter()?;
         let bytes = size_of_val(words);
         // SAFETY: the destination is a live slice; callers name at least as many bytes of memory that this GPU can read.
         let done =
@@ -97,7 +102,7 @@ impl Shared {
 
     /// Marks the present end of every stream. That of a stream that is being captured is where its capture began.
     pub(crate) fn mark(&self) -> Result<Marker> {
-        self.device.enter()?;
+        let _entered = self.device.enter()?;
         let _relaxed = Relaxed::enter()?;
         let live: Vec<Arc<StreamInner>> = {
             let mut streams = lock(&self.streams);
@@ -114,10 +119,8 @@ impl Shared {
             let capture = lock(&stream.capture);
             if let Some(before) = &*capture {
                 events.push(before.clone());
-            } else if !stream.is_capturing() && !stream.is_idle() {
-                let event = Event::plain()?;
-                event.record_on(stream.raw())?;
-                events.push(Arc::new(event));
+            } else {
+                events.extend(stream.end()?.map(Arc::new));
             }
         }
         Ok(Marker { events })

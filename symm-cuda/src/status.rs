@@ -49,7 +49,7 @@ impl Status {
 
     /// Clears both copies. No kernel of the team runs.
     pub(crate) fn clear(&self) -> Result<()> {
-        self.0.shared.device.enter()?;
+        let _entered = self.0.shared.device.enter()?;
         let _both = lock(&self.0.both);
         // First the GPU's: should that fail, the failure is still set for the host.
         self.0.shared.zero(self.0.device.gpu(), size_of::<StatusRecord>())?;

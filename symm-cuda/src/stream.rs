@@ -1,6 +1,7 @@
 //! Streams, markers, events and captured graphs.
 
 use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 
 use cudarc::driver::sys::{
     self, CUevent, CUevent_flags, CUgraph, CUgraphExec, CUresult, CUstream, CUstreamCaptureMode,
@@ -9,6 +10,7 @@ use symm_core::{Addr, Error, Result};
 
 use crate::arena::{Block, Kind};
 use crate::capture::{self, Relaxed};
+use crate::device::{Entered, current, enter};
 use crate::result::{BACKEND, check, lock};
 use crate::shared::{Shared, create_stream};
 
@@ -23,6 +25,8 @@ pub(crate) struct StreamInner {
     raw: usize,
     /// Whether the stream goes with this struct; else it is the caller's.
     owned: bool,
+    /// The thread whose per-thread default stream it is, where it is one: on other threads its number means another stream.
+    thread: Option<ThreadId>,
     /// Counters of the launches on this stream: they follow one another, so one record is enough.
     record: Block,
     /// While a capture that `begin_capture` began is going on: the stream's end before it.
@@ -40,16 +44,56 @@ impl StreamInner {
         capture::is_capturing(self.raw())
     }
 
+    /// Whether the stream cannot be named on this thread.
+    fn is_elsewhere(&self) -> bool {
+        self.thread.is_some_and(|thread| thread != std::thread::current().id())
+    }
+
+    /// A point behind everything enqueued so far; `None` if all of that has ended, or is captured and not run.
+    pub(crate) fn end(&self) -> Result<Option<Event>> {
+        let on = if self.is_elsewhere() {
+            // The one stream that waits for the per-thread streams of all threads.
+            LEGACY as CUstream
+        } else if self.is_capturing() || self.is_idle() {
+            return Ok(None);
+        } else {
+            self.raw()
+        };
+        let event = Event::plain()?;
+        event.record_on(on)?;
+        Ok(Some(event))
+    }
+
     /// Whether everything enqueued so far has ended. Not for a stream that is being captured.
-    pub(crate) fn is_idle(&self) -> bool {
+    fn is_idle(&self) -> bool {
         // SAFETY: the stream is live.
         unsafe { sys::cuStreamQuery(self.raw()) == CUresult::CUDA_SUCCESS }
     }
 }
 
+/// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`: names of streams that the driver has in every context.
+const LEGACY: usize = 1;
+const PER_THREAD: usize = 2;
+
 impl Stream {
+    /// Makes the context current; every operation on a stream begins with it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for the per-thread default stream of another thread; the driver's.
+    pub(crate) fn enter(&self) -> Result<Entered> {
+        if self.0.is_elsewhere() {
+            return Err(Error::argument(
+                "stream",
+                "stream",
+                "the per-thread default stream of another thread",
+                "the thread that gave it to stream_from_raw, or a stream that is the same on all threads",
+            ));
+        }
+        self.0.shared.device.enter()
+    }
+
     pub(crate) fn new(shared: &Arc<Shared>) -> Result<Self> {
-        shared.device.enter()?;
+        let _entered = shared.device.enter()?;
         let record = Block::new(shared, Kind::Device, symm_kernels::params::RECORD_BYTES)?;
         Ok(Stream::over(shared, create_stream()?, record, true))
     }
@@ -59,7 +103,7 @@ impl Stream {
     /// # Safety
     /// As [`Backend::stream_from_raw`](symm_core::Backend::stream_from_raw).
     pub(crate) unsafe fn from_raw(shared: &Arc<Shared>, raw: CUstream) -> Result<Self> {
-        shared.device.enter()?;
+        let _entered = shared.device.enter()?;
         let _relaxed = Relaxed::enter()?;
         let mut context = std::ptr::null_mut();
         // SAFETY: the caller promises a live stream; `context` is a valid place.
@@ -83,6 +127,7 @@ impl Stream {
             shared: shared_with,
             raw: raw as usize,
             owned,
+            thread: (raw as usize == PER_THREAD).then(|| std::thread::current().id()),
             record,
             capture,
             captured,
@@ -116,13 +161,13 @@ impl Stream {
 
     /// Makes the graph that the stream is captured into keep something.
     pub(crate) fn keep(&self, kept: symm_core::backend::Kept) -> Result<()> {
-        self.0.shared.device.enter()?;
+        let _entered = self.enter()?;
         let (_, graph) = capture::capture_of(self.cu_stream())?;
         capture::keep(&self.0.shared, graph, kept)
     }
 
     pub(crate) fn is_capturing(&self) -> bool {
-        self.0.shared.device.enter().is_err() || self.0.is_capturing()
+        self.enter().map_or(true, |_entered| self.0.is_capturing())
     }
 
     /// Refuses what waits for the stream while it is being captured.
@@ -136,13 +181,14 @@ impl Stream {
 
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.not_capturing("synchronize")?;
-        self.0.shared.device.enter()?;
+        let _entered = self.enter()?;
         // SAFETY: the stream lives as long as `self`.
         check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.cu_stream()) })
     }
 
     /// Makes this stream wait for the present end of `other`.
     pub(crate) fn follow(&self, other: &Stream) -> Result<()> {
+        let _entered = self.enter()?;
         let event = Event::plain()?;
         event.record_on(other.cu_stream())?;
         // SAFETY: stream and event are live; the driver keeps what it needs of an event that is destroyed early.
@@ -150,7 +196,7 @@ impl Stream {
     }
 
     pub(crate) fn begin_capture(&self) -> Result<()> {
-        self.0.shared.device.enter()?;
+        let _entered = self.enter()?;
         if self.is_capturing() {
             return Err(Error::argument(
                 "begin_capture",
@@ -172,7 +218,7 @@ impl Stream {
     }
 
     pub(crate) fn end_capture(&self) -> Result<Graph> {
-        self.0.shared.device.enter()?;
+        let _entered = self.enter()?;
         // Held until the capture has ended, so that nobody marks the stream in between.
         let mut capture = lock(&self.0.capture);
         if capture.take().is_none() {
@@ -195,23 +241,25 @@ impl Stream {
         let destroyed = unsafe { sys::cuGraphDestroy(graph) };
         check("cuGraphInstantiateWithFlags", made)?;
         check("cuGraphDestroy", destroyed)?;
-        Ok(Graph { exec: exec as usize })
+        Ok(Graph { exec: exec as usize, context: current()? })
     }
 }
 
 impl Drop for StreamInner {
     fn drop(&mut self) {
         // Destroying a stream does not wait for its work, so whoever marks the streams later must know of it.
-        if let Err(e) = self.shared.device.enter() {
-            log::warn!("{}: a stream was dropped unmarked: {e}", symm_core::pe::here());
-            return;
-        }
+        let _entered = match self.shared.device.enter() {
+            Ok(entered) => entered,
+            Err(e) => {
+                log::warn!("{}: a stream was dropped unmarked: {e}", symm_core::pe::here());
+                return;
+            }
+        };
         // A captured one has no work left but what was queued before the capture.
         let before = lock(&self.capture).take();
         let left = match before {
             Some(before) => Ok(Some(before)),
-            None if self.is_capturing() => Ok(None),
-            None => Event::plain().and_then(|e| e.record_on(self.raw()).map(|()| Some(Arc::new(e)))),
+            None => self.end().map(|end| end.map(Arc::new)),
         };
         match left {
             Ok(event) => lock(&self.shared.departed).extend(event),
@@ -232,11 +280,13 @@ impl Drop for StreamInner {
 pub struct Graph {
     /// A `CUgraphExec` as a number, so that the struct is `Send`.
     exec: usize,
+    /// The context that it was made in.
+    context: usize,
 }
 
 impl Graph {
     pub(crate) fn launch(&self, stream: &Stream) -> Result<()> {
-        stream.0.shared.device.enter()?;
+        let _entered = stream.enter()?;
         // SAFETY: both are live; the caller of `Backend::launch` keeps what was captured valid.
         check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(self.exec as CUgraphExec, stream.cu_stream()) })
     }
@@ -246,7 +296,8 @@ impl Drop for Graph {
     fn drop(&mut self) {
         let exec = self.exec as CUgraphExec;
         // SAFETY: this is the only owner; a launch that is still running is finished by the driver first.
-        if let Err(e) = check("cuGraphExecDestroy", unsafe { sys::cuGraphExecDestroy(exec) }) {
+        let destroy = |_entered| check("cuGraphExecDestroy", unsafe { sys::cuGraphExecDestroy(exec) });
+        if let Err(e) = enter(self.context).and_then(destroy) {
             log::warn!("{}: {e}", symm_core::pe::here());
         }
     }
@@ -272,13 +323,18 @@ impl Marker {
 
 /// A point in one stream, with the time at which the GPU passed it.
 #[derive(Debug)]
-pub struct Event(usize);
+pub struct Event {
+    /// A `CUevent` as a number, so that the struct is `Send`.
+    raw: usize,
+    /// The context that it was made in.
+    context: usize,
+}
 
 impl Event {
     /// An event that keeps the time.
     ///
     /// # Errors
-    /// The driver's; a context of the backend must be current, as it is after any call of this thread on a stream.
+    /// The driver's; the GPU's primary context must be current, as it is after any call on a stream on a thread that had no other.
     pub fn timed() -> Result<Self> {
         Event::create(CUevent_flags::CU_EVENT_DEFAULT)
     }
@@ -291,11 +347,11 @@ impl Event {
         let mut raw: CUevent = std::ptr::null_mut();
         // SAFETY: `raw` is a valid place.
         check("cuEventCreate", unsafe { sys::cuEventCreate(&raw mut raw, flags as u32) })?;
-        Ok(Event(raw as usize))
+        Ok(Event { raw: raw as usize, context: current()? })
     }
 
     pub(crate) fn raw(&self) -> CUevent {
-        self.0 as CUevent
+        self.raw as CUevent
     }
 
     /// Marks the present end of `stream`.
@@ -303,7 +359,7 @@ impl Event {
     /// # Errors
     /// The driver's.
     pub fn record(&self, stream: &Stream) -> Result<()> {
-        stream.0.shared.device.enter()?;
+        let _entered = stream.enter()?;
         self.record_on(stream.cu_stream())
     }
 
@@ -336,7 +392,8 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: this is the only owner; the driver keeps what a stream still waits for.
-        if let Err(e) = check("cuEventDestroy_v2", unsafe { sys::cuEventDestroy_v2(self.raw()) }) {
+        let destroy = |_entered| check("cuEventDestroy_v2", unsafe { sys::cuEventDestroy_v2(self.raw()) });
+        if let Err(e) = enter(self.context).and_then(destroy) {
             log::warn!("{}: {e}", symm_core::pe::here());
         }
     }
@@ -347,7 +404,7 @@ pub(crate) fn enqueue_copy(stream: &Stream, dst: Addr, src: Addr, bytes: usize) 
     if bytes == 0 {
         return Ok(());
     }
-    stream.0.shared.device.enter()?;
+    let _entered = stream.enter()?;
     // SAFETY: the caller of `Backend::copy` promises both ranges until the stream has passed this.
     check("cuMemcpyAsync", unsafe { sys::cuMemcpyAsync(dst.0, src.0, bytes, stream.cu_stream()) })
 }
@@ -357,7 +414,7 @@ pub(crate) fn enqueue_fill(stream: &Stream, dst: Addr, value: u8, bytes: usize) 
     if bytes == 0 {
         return Ok(());
     }
-    stream.0.shared.device.enter()?;
+    let _entered = stream.enter()?;
     // SAFETY: the caller of `Backend::fill` promises the range until the stream has passed this.
     check("cuMemsetD8Async", unsafe { sys::cuMemsetD8Async(dst.0, value, bytes, stream.cu_stream()) })
 }
@@ -365,7 +422,7 @@ pub(crate) fn enqueue_fill(stream: &Stream, dst: Addr, value: u8, bytes: usize) 
 /// Copies host bytes to the GPU in stream order and waits.
 pub(crate) fn copy_in(stream: &Stream, dst: Addr, src: &[u8]) -> Result<()> {
     stream.not_capturing("copy_in")?;
-    stream.0.shared.device.enter()?;
+    let _entered = stream.enter()?;
     if !src.is_empty() {
         // SAFETY: the source is a live slice until the synchronisation below; the caller promises the destination.
         let done =
@@ -378,7 +435,7 @@ pub(crate) fn copy_in(stream: &Stream, dst: Addr, src: &[u8]) -> Result<()> {
 /// Copies bytes to the host in stream order and waits.
 pub(crate) fn copy_out(stream: &Stream, src: Addr, dst: &mut [u8]) -> Result<()> {
     stream.not_capturing("copy_out")?;
-    stream.0.shared.device.enter()?;
+    let _entered = stream.enter()?;
     if !dst.is_empty() {
         // SAFETY: the destination is a live slice until the synchronisation below; the caller promises the source.
         let done = unsafe {

@@ -88,7 +88,7 @@ impl Mapped {
 
     /// The same, to be exported as one of `handles`.
     fn allocate_for(shared: &Arc<Shared>, bytes: usize, handles: Handles) -> Result<Self> {
-        shared.device.enter()?;
+        let _entered = shared.device.enter()?;
         let _relaxed = Relaxed::enter()?;
         unmap_orphans(shared);
         let prop = properties(shared.device.ordinal, handles);
@@ -113,7 +113,7 @@ impl Mapped {
 
     /// Maps memory that a peer exported.
     pub(crate) fn import(shared: &Arc<Shared>, export: &Export) -> Result<Self> {
-        shared.device.enter()?;
+        let _entered = shared.device.enter()?;
         let _relaxed = Relaxed::enter()?;
         unmap_orphans(shared);
         let offered = offered(export)?;
@@ -168,7 +168,7 @@ impl Mapped {
             let why = "the memory is another backend's".to_owned();
             return Err(Error::Unsupported { backend: BACKEND, capability: "export", why });
         };
-        self.shared.device.enter()?;
+        let _entered = self.shared.device.enter()?;
         let mut bytes = (self.bytes as u64).to_le_bytes().to_vec();
         if handles == Handles::Fabric {
             let mut fabric = CUmemFabricHandle { data: [0; FABRIC_BYTES] };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use symm_core::bootstrap::{Bootstrap, Group};
 use symm_core::{Config, Deadline, Error, Pe, Result};
 use symm_cuda::Cuda;
-use symm_cuda::embed::Gpu;
+use symm_cuda::embed::{Gpu, same_gpu};
 use symm_kernels::params::STAGE_BYTES;
 
 use crate::backend::Nvshmem;
@@ -174,7 +174,10 @@ impl Start<'_> {
             Error::Unavailable { why, .. } => why,
             e => e.to_string(),
         };
-        let opened = Library::load().and_then(|library| Ok((library, Gpu::open(self.me()).map_err(why)?)));
+        let loaded = Library::load().and_then(|library| Ok((library, Gpu::offer(config).map_err(why)?)));
+        let offers = self.agree(loaded.as_ref().map_err(Clone::clone).map(|(_, offer)| offer.clone()))?;
+        let opened =
+            loaded.and_then(|(library, _)| Ok((library, Gpu::open(self.me(), &offers).map_err(why)?)));
         let mine = opened.as_ref().map_err(Clone::clone).map(|(library, gpu)| {
             let v = library.version();
             let mut bytes = gpu.uuid().to_vec();
@@ -201,10 +204,7 @@ impl Start<'_> {
         if !config.allow_shared_gpu {
             for (pe, uuid) in uuids.iter().enumerate() {
                 if let Some(other) = uuids[..pe].iter().position(|u| u == uuid) {
-                    let why = format!(
-                        "PE {other} and PE {pe} have the same GPU; SYMM_ALLOW_SHARED_GPU=1 allows it"
-                    );
-                    return Err(unsupported("PEER_LOAD_STORE", why));
+                    return Err(unsupported("PEER_LOAD_STORE", same_gpu(Pe::from(other), Pe::from(pe))));
                 }
             }
         }

@@ -307,6 +307,16 @@ impl<B: Backend> World<B> {
     /// `cuda`. Work that others enqueue on it keeps its order with the operations of this library, and so do captures:
     /// operations given to it while anybody captures it go into that graph, which keeps what they use.
     ///
+    /// | stream | `raw` |
+    /// |---|---|
+    /// | of cudarc, made from a `CudaContext`, whose context is the primary one | `stream.cu_stream().cast()` |
+    /// | of torch | `torch.cuda.current_stream().cuda_stream`, a number, as a pointer |
+    /// | the legacy default stream (`CU_STREAM_LEGACY`, and stream 0 of most code) | null; the driver does not capture it |
+    /// | the calling thread's per-thread default stream (`CU_STREAM_PER_THREAD`) | 2 as a pointer; operations on another thread are refused, since it is another stream there |
+    ///
+    /// Operations make the GPU's context current only while they run: a context that the thread had before is current again
+    /// afterwards. A thread that had none keeps this one.
+    ///
     /// # Safety
     /// `raw` is a live stream of the device and context that the backend uses (for `cuda` the primary one), and stays so
     /// until the last clone of the result is dropped. What uses memory of this library is synchronised before a capture of

@@ -2,8 +2,9 @@
 // mapped where the caller reserved; streams do what they are given at once; kernels are taken and not run.
 //
 // Settings, by the environment: FAKE_GPUS (2), FAKE_VERSION (13000), FAKE_CAPABILITY (90), FAKE_FABRIC (0: no fabric handles, 1: they
-// work), FAKE_NO_FD (1: no descriptors), FAKE_BYTES (of all GPUs together, 1 GiB), FAKE_FAIL (CALL=CODE: that call fails; several with
-// commas between them), FAKE_LAUNCHES (file that gets the name of each kernel that is launched).
+// work), FAKE_NO_FD (1: no descriptors), FAKE_NO_ATOMICS (1: none between GPUs), FAKE_BYTES (of all GPUs together, 1 GiB), FAKE_FAIL
+// (CALL=CODE: that call fails; several with commas between them), FAKE_LAUNCHES (file that gets the name of each kernel that is
+// launched, and whether it raises a slot by a store). `fake_see` does for a thread what CUDA_VISIBLE_DEVICES does for a process.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -22,11 +23,14 @@ enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DE
 // Attributes of CUdevice_attribute.
 enum { MULTIPROCESSORS = 16, MAJOR = 75, MINOR = 76, VMM = 102, FD_HANDLES = 103, FABRIC_HANDLES = 128 };
 enum { HANDLE_FD = 1, HANDLE_FABRIC = 8 };
+enum { NATIVE_ATOMICS = 3 };  // of CUdevice_P2PAttribute
 
 struct Context { int device; };
 struct Stream { struct Context* context; };
 static struct Context contexts[16];
 static __thread struct Context* current;
+// The GPUs that this thread sees, and how many; 0: all.
+static __thread int seen[16], n_seen;
 
 static u64 setting(const char* name, u64 otherwise) {
   const char* value = getenv(name);
@@ -57,11 +61,18 @@ PUBLIC Result cuInit(unsigned flags) {
   return setting("FAKE_GPUS", 2) == 0 ? NO_DEVICE : OK;
 }
 PUBLIC Result cuDriverGetVersion(int* version) { return *version = (int)setting("FAKE_VERSION", 13000), OK; }
-PUBLIC Result cuDeviceGetCount(int* count) { return *count = (int)setting("FAKE_GPUS", 2), OK; }
-PUBLIC Result cuDeviceGet(int* device, int ordinal) {
-  if (ordinal >= (int)setting("FAKE_GPUS", 2)) return INVALID_DEVICE;
-  return *device = ordinal, OK;
+PUBLIC void fake_see(const int* devices, int n) {
+  memcpy(seen, devices, (size_t)n * sizeof *devices);
+  n_seen = n;
 }
+static int count_of_gpus(void) { return n_seen ? n_seen : (int)setting("FAKE_GPUS", 2); }
+PUBLIC Result cuDeviceGetCount(int* count) { return *count = count_of_gpus(), OK; }
+PUBLIC Result cuDeviceGet(int* device, int ordinal) {
+  if (ordinal < 0 || ordinal >= count_of_gpus()) return INVALID_DEVICE;
+  return *device = n_seen ? seen[ordinal] : ordinal, OK;
+}
+PUBLIC Result cuDeviceGetName(char* name, int room, int device) { return snprintf(name, (size_t)room, "fake GPU %d", device), OK; }
+PUBLIC Result cuDeviceTotalMem_v2(size_t* bytes, int device) { return (void)device, *bytes = setting("FAKE_BYTES", 1 << 30), OK; }
 PUBLIC Result cuGetErrorString(Result code, const char** text) {
   static __thread char said[32];
   snprintf(said, sizeof said, "fake error %d", code);
@@ -86,8 +97,8 @@ PUBLIC Result cuDeviceGetUuid_v2(char uuid[16], int device) {
   return OK;
 }
 PUBLIC Result cuDeviceGetP2PAttribute(int* value, int attribute, int a, int b) {
-  (void)attribute, (void)a, (void)b;
-  return *value = 1, OK;
+  (void)a, (void)b;
+  return *value = attribute != NATIVE_ATOMICS || !setting("FAKE_NO_ATOMICS", 0), OK;
 }
 
 PUBLIC Result cuDevicePrimaryCtxRetain(struct Context** context, int device) {
@@ -99,6 +110,7 @@ PUBLIC Result cuCtxSetCurrent(struct Context* context) {
   FAILS(cuCtxSetCurrent);
   return current = context, OK;
 }
+PUBLIC Result cuCtxGetCurrent(struct Context** context) { return *context = current, OK; }
 PUBLIC Result cuCtxGetDevice(int* device) { return current ? (*device = current->device, OK) : 201; }
 PUBLIC Result cuThreadExchangeStreamCaptureMode(int* mode) { return *mode = 0, OK; }
 
@@ -127,12 +139,17 @@ PUBLIC Result cuModuleLoadData(void** module, const void* image) {
   return *module = contexts, OK;
 }
 PUBLIC Result cuModuleGetFunction(void** function, void* module, const char* name) { return (void)module, *function = strdup(name), OK; }
+// PadSignalParams of symm/params.cuh.
+struct PadSignal { u64 status[2], slot, limit_ns, op, pe, late, claim; unsigned from, to; };
+
 PUBLIC Result cuLaunchKernelEx(const void* config, void* function, void** parameters, void** extra) {
-  (void)config, (void)parameters, (void)extra;
+  (void)config, (void)extra;
   FAILS(cuLaunchKernelEx);
+  if (!current) return 201;
+  const int by_store = strcmp(function, "symm_pad_signal") == 0 && ((const struct PadSignal*)parameters[0])->claim != 0;
   const char* path = getenv("FAKE_LAUNCHES");
   FILE* list = path ? fopen(path, "a") : NULL;
-  if (list) fprintf(list, "%s\n", (const char*)function), fclose(list);
+  if (list) fprintf(list, "%s%s\n", (const char*)function, by_store ? " by store" : ""), fclose(list);
   return OK;
 }
 

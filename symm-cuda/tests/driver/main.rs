@@ -6,6 +6,7 @@
 //! cargo test -p symm-cuda --test driver -- fabric    those whose name contains `fabric`
 //! ```
 
+mod devices;
 mod scenarios;
 
 use std::env;
@@ -15,21 +16,39 @@ use std::process::{Command, ExitCode};
 /// Set in a scenario's process: its name.
 const MARK: &str = "SYMM_DRIVER_SCENARIO";
 
+/// Which libraries a scenario finds, if not the driver in host memory: `garbage` under the driver's names, or `none`.
+pub(crate) const LIBRARIES: &str = "FAKE_LIBRARIES";
+/// What a scenario's process ends with where the machine does not let it happen.
+pub(crate) const NOT_HERE: i32 = 77;
+
 /// A scenario: its name, the driver's settings, what is done with it.
 pub(crate) type Scenario = (&'static str, &'static [(&'static str, &'static str)], fn());
 
 /// Builds the driver into a folder for the library path; an error says why there is none.
 fn driver() -> Result<PathBuf, String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fake-driver");
-    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    for part in ["", "garbage", "none"] {
+        let part = folder.join(part);
+        std::fs::create_dir_all(&part).map_err(|e| format!("{}: {e}", part.display()))?;
+    }
+    for name in ["libcuda.so", "libcuda.so.1", "libnvcuda.so"] {
+        std::fs::write(folder.join("garbage").join(name), "no library")
+            .map_err(|e| format!("{name}: {e}"))?;
+    }
     let compiler = env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-    let built = Command::new(&compiler)
-        .args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
-        .arg(folder.join("libcuda.so"))
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/driver/libcuda.c"))
-        .output()
-        .map_err(|e| format!("{compiler}: {e}"))?;
-    if built.status.success() { Ok(folder) } else { Err(String::from_utf8_lossy(&built.stderr).into_owned()) }
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/driver");
+    for (library, source) in [("libcuda.so", "libcuda.c"), ("libnvidia-ml.so.1", "nvml.c")] {
+        let built = Command::new(&compiler)
+            .args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
+            .arg(folder.join(library))
+            .arg(sources.join(source))
+            .output()
+            .map_err(|e| format!("{compiler}: {e}"))?;
+        if !built.status.success() {
+            return Err(String::from_utf8_lossy(&built.stderr).into_owned());
+        }
+    }
+    Ok(folder)
 }
 
 /// Whether the scenario did what it says.
@@ -41,26 +60,40 @@ fn passes((name, settings, _): &Scenario, folder: &Path) -> bool {
             command.env_remove(variable);
         }
     }
+    let libraries = settings.iter().find(|(n, _)| *n == LIBRARIES).map_or("", |(_, folder)| folder);
+    let folder = folder.join(libraries);
     command.env(MARK, name).env("LD_LIBRARY_PATH", folder).envs(settings.iter().copied());
     let done = command.output().expect("the program should start again");
-    let word = if done.status.success() { "ok" } else { "FAILED" };
+    let not_here = done.status.code() == Some(NOT_HERE);
+    let fine = done.status.success() || not_here;
+    let word = if not_here {
+        "not here"
+    } else if fine {
+        "ok"
+    } else {
+        "FAILED"
+    };
     println!("test {name} ... {word}");
     if !done.status.success() {
         println!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     }
-    done.status.success()
+    fine
+}
+
+fn all() -> impl Iterator<Item = &'static Scenario> {
+    scenarios::ALL.iter().chain(devices::ALL)
 }
 
 fn main() -> ExitCode {
     if let Ok(name) = env::var(MARK) {
-        let found = scenarios::ALL.iter().find(|(n, ..)| *n == name);
+        let found = all().find(|(n, ..)| *n == name);
         let (.., body) = found.expect("the parent should name a scenario");
         body();
         return ExitCode::SUCCESS;
     }
     let words: Vec<String> = env::args().skip(1).filter(|w| !w.starts_with('-')).collect();
     if env::args().any(|w| w == "--list") {
-        scenarios::ALL.iter().for_each(|(name, ..)| println!("{name}: test"));
+        all().for_each(|(name, ..)| println!("{name}: test"));
         return ExitCode::SUCCESS;
     }
     let folder = match driver() {
@@ -70,9 +103,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let chosen = scenarios::ALL
-        .iter()
-        .filter(|(n, ..)| words.is_empty() || words.iter().any(|w| n.contains(w.as_str())));
+    let chosen = all().filter(|(n, ..)| words.is_empty() || words.iter().any(|w| n.contains(w.as_str())));
     let results: Vec<bool> = chosen.map(|s| passes(s, &folder)).collect();
     let failed = results.iter().filter(|ok| !**ok).count();
     println!("{} passed, {failed} failed", results.len() - failed);

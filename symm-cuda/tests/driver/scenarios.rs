@@ -27,7 +27,6 @@ pub(crate) const ALL: &[Scenario] = &[
         unavailable("cuDevicePrimaryCtxRetain")
     }),
     ("kernels_do_not_load", &[("FAKE_FAIL", "cuModuleLoadData=209")], || unavailable("cuModuleLoadData")),
-    ("one_gpu_of_several_pes", &[("FAKE_GPUS", "1")], one_gpu_of_several_pes),
     ("import_fails", &[("FAKE_FAIL", "cuMemImportFromShareableHandle=101")], || {
         unreachable_peer("cannot import memory of PE", "101")
     }),
@@ -51,7 +50,7 @@ pub(crate) const ALL: &[Scenario] = &[
 ];
 
 /// Runs a world of each bootstrap on a thread; results in PE order.
-fn each<T: Send>(
+pub(crate) fn each<T: Send>(
     boots: Vec<Arc<dyn Bootstrap>>,
     config: &Config,
     body: impl Fn(World<Cuda>) -> Result<T> + Sync,
@@ -63,7 +62,7 @@ fn each<T: Send>(
     })
 }
 
-fn config() -> Config {
+pub(crate) fn config() -> Config {
     let mut config = Config::default();
     config.init_timeout = Duration::from_secs(20);
     config.timeout = Duration::from_secs(20);
@@ -71,11 +70,15 @@ fn config() -> Config {
 }
 
 /// A world of two that opens and closes.
-fn opens(config: &Config) -> Vec<Result<()>> {
+pub(crate) fn opens(config: &Config) -> Vec<Result<()>> {
     each(local(2), config, |world| world.finalize())
 }
 
-fn expect<T: std::fmt::Debug>(results: &[Result<T>], wanted: impl Fn(&Error) -> bool, what: &[&str]) {
+pub(crate) fn expect<T: std::fmt::Debug>(
+    results: &[Result<T>],
+    wanted: impl Fn(&Error) -> bool,
+    what: &[&str],
+) {
     for result in results {
         let error = result.as_ref().expect_err("an error on every PE");
         let said = error.to_string();
@@ -84,7 +87,7 @@ fn expect<T: std::fmt::Debug>(results: &[Result<T>], wanted: impl Fn(&Error) -> 
 }
 
 /// `init` fails on both PEs with `Unavailable` and these words.
-fn unavailable(what: &str) {
+pub(crate) fn unavailable(what: &str) {
     // A build that could not run kernels says so before it makes a context.
     let needs_kernels = ["cuModule", "cuDevicePrimaryCtx"].iter().any(|call| what.contains(call));
     let what = if symm_kernels::built() || !needs_kernels { what } else { "without nvcc" };
@@ -97,22 +100,11 @@ fn no_gpu() {
 }
 
 /// Whether this build has kernels, so that a world can open; says so if not.
-fn has_kernels() -> bool {
+pub(crate) fn has_kernels() -> bool {
     if !symm_kernels::built() {
         unavailable("without nvcc");
     }
     symm_kernels::built()
-}
-
-fn one_gpu_of_several_pes() {
-    if !has_kernels() {
-        return;
-    }
-    let refused = |e: &Error| matches!(e, Error::Unsupported { capability: "PEER_LOAD_STORE", .. });
-    expect(&opens(&config()), refused, &["PE 0 and PE 1 have the same GPU", "SYMM_ALLOW_SHARED_GPU=1"]);
-    let mut allowed = config();
-    allowed.allow_shared_gpu = true;
-    assert_eq!(opens(&allowed), [Ok(()), Ok(())]);
 }
 
 fn unreachable_peer(what: &str, code: &str) {

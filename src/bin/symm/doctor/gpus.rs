@@ -30,6 +30,8 @@ pub(super) struct Gpu {
     pub(super) multiprocessors: Option<u32>,
     /// Bytes.
     pub(super) memory: Option<u64>,
+    /// Bytes that nobody has taken; `None` where NVML does not say.
+    pub(super) free: Option<u64>,
     /// What it offers, by name; `None` where the driver does not know the question.
     pub(super) offers: Vec<(String, Option<bool>)>,
 }
@@ -38,8 +40,10 @@ pub(super) struct Gpu {
 pub(super) struct Link {
     pub(super) from: u32,
     pub(super) to: u32,
-    /// `none`, `load/store`, or `load/store, atomics` (NVLink).
+    /// `none`, `load/store`, or `load/store, atomics`.
     pub(super) kind: String,
+    /// Whether NVLink joins them; `None` where NVML does not say.
+    pub(super) nvlink: Option<bool>,
     pub(super) performance_rank: u32,
 }
 
@@ -58,6 +62,7 @@ pub(super) fn look() -> Gpus {
         compute_capability: Some(version(g.compute_capability)),
         multiprocessors: Some(g.multiprocessors),
         memory: Some(g.memory),
+        free: g.free,
         offers: [
             ("virtual memory", g.virtual_memory),
             ("handles as fd", g.handles_posix_fd),
@@ -71,12 +76,13 @@ pub(super) fn look() -> Gpus {
         .collect(),
     };
     let link = |l: &symm_cuda::Link| {
-        let kind = match (l.access, l.nvlink()) {
+        let kind = match (l.access, l.atomics) {
             (false, _) => "none",
-            (true, true) => "load/store, atomics (NVLink)",
+            (true, true) => "load/store, atomics",
             (true, false) => "load/store",
         };
-        Link { from: l.from, to: l.to, kind: kind.to_owned(), performance_rank: l.performance_rank }
+        let (kind, performance_rank) = (kind.to_owned(), l.performance_rank);
+        Link { from: l.from, to: l.to, kind, nvlink: l.nvlink, performance_rank }
     };
     Gpus {
         kernel_module: found.kernel_module.clone(),
@@ -107,6 +113,7 @@ pub(super) fn look() -> Gpus {
             compute_capability: None,
             multiprocessors: None,
             memory: None,
+            free: None,
             offers: Vec::new(),
         })
     };

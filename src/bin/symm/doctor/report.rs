@@ -101,7 +101,8 @@ fn gpus(t: &mut impl Write, found: &Findings) -> fmt::Result {
             .as_deref()
             .map(|c| format!(", compute capability {c}"))
             .unwrap_or_default();
-        let memory = gpu.memory.map(|m| format!(", {}", human(m))).unwrap_or_default();
+        let free = gpu.free.map(|m| format!(", {} free", human(m))).unwrap_or_default();
+        let memory = gpu.memory.map(|m| format!(", {}{free}", human(m))).unwrap_or_default();
         writeln!(t, "  {} {i}: {}, {}{kind}{memory}", tick(true), gpu.name, gpu.pci)?;
         let of = |wanted: Option<bool>| {
             let names = gpu.offers.iter().filter(|(_, has)| *has == wanted).map(|(name, _)| name.as_str());
@@ -116,10 +117,17 @@ fn gpus(t: &mut impl Write, found: &Findings) -> fmt::Result {
         }
     }
     for l in &g.links {
-        writeln!(t, "  {} {} to {}: {}", tick(l.kind != "none"), l.from, l.to, l.kind)?;
+        let nvlink = match l.nvlink {
+            Some(true) => " (NVLink)",
+            Some(false) => " (no NVLink)",
+            None => "",
+        };
+        writeln!(t, "  {} {} to {}: {}{nvlink}", tick(l.kind != "none"), l.from, l.to, l.kind)?;
     }
-    if g.imex_channels > 0 {
-        writeln!(t, "  IMEX channels: {}", g.imex_channels)?;
+    if !g.gpus.is_empty() {
+        let several = g.imex_channels > 0;
+        let what = if several { "" } else { ": no memory handle of another host can be imported" };
+        writeln!(t, "  {} IMEX channels: {}{what}", tick(several), g.imex_channels)?;
     }
     match &g.why {
         Some(why) => writeln!(t, "  {} {}", tick(false), short(why)),
