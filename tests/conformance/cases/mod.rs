@@ -2,6 +2,7 @@
 
 mod all_to_all;
 mod barrier;
+mod blocks;
 mod broadcast;
 mod capabilities;
 mod errors;
@@ -16,6 +17,7 @@ mod reduce_errors;
 mod rma;
 mod rules;
 mod signal;
+mod streams;
 mod sums;
 mod survivors;
 mod symmetry;
@@ -41,6 +43,7 @@ pub(crate) fn all() -> Vec<Case> {
         all_to_all::CASES,
         vdev::CASES,
         vdev_2d::CASES,
+        blocks::CASES,
         broadcast::CASES,
         reduce::CASES,
         reduce_errors::CASES,
@@ -55,6 +58,7 @@ pub(crate) fn all() -> Vec<Case> {
         recover::CASES,
         survivors::CASES,
         symmetry::CASES,
+        streams::CASES,
         lifetime::CASES,
         teams::CASES,
         timeouts::CASES,

@@ -161,6 +161,16 @@ impl Job {
 
     /// Enqueues the operation on this PE.
     pub(super) fn enqueue(&self, ctx: &Ctx, context: &Context, run: &Run) -> symm::Result<()> {
+        self.enqueue_with(ctx, context, run, Options::default())
+    }
+
+    pub(super) fn enqueue_with(
+        &self,
+        ctx: &Ctx,
+        context: &Context,
+        run: &Run,
+        options: Options,
+    ) -> symm::Result<()> {
         let view = run.output.tensor.view(0, &[self.out_rows[ctx.team.rank()] * self.row])?;
         let args = AllToAllVdev {
             input: &run.input.span,
@@ -169,7 +179,7 @@ impl Job {
             in_splits: &run.in_splits.span,
             out_splits_offsets: &run.result.span,
             row: self.row,
-            options: Options::default(),
+            options,
         };
         match self.form {
             Form::Vdev => context.all_to_all_vdev(&ctx.stream, &args),
@@ -196,6 +206,16 @@ impl Job {
     /// The whole of it in the team's own context.
     pub(super) fn run(&self, ctx: &Ctx) -> Outcome<Run> {
         self.run_in(ctx, ctx.team.context())
+    }
+
+    /// The whole of it with so many blocks at most.
+    pub(super) fn run_with_blocks(&self, ctx: &Ctx, blocks: u32) -> Outcome<Run> {
+        let run = self.prepare(ctx)?;
+        let options = Options { max_blocks: Some(blocks), ..Options::default() };
+        self.enqueue_with(ctx, ctx.team.context(), &run, options)?;
+        self.check(ctx, &run)?;
+        ctx.stream.synchronize()?;
+        Ok(run)
     }
 
     pub(super) fn run_in(&self, ctx: &Ctx, context: &Context) -> Outcome<Run> {
