@@ -144,7 +144,8 @@ impl Stream {
     /// Address of the launch record for the next launch. Each capture of each stream has one of its own, since its launches
     /// may run beside others of the stream; the graph keeps it.
     pub(crate) fn record(&self) -> Result<u64> {
-        if !self.is_capturing() {
+        let _entered = self.enter()?;
+        if !self.0.is_capturing() {
             return Ok(self.0.record.gpu());
         }
         let (id, graph) = capture::capture_of(self.cu_stream())?;
@@ -381,6 +382,7 @@ impl Event {
     }
 
     pub(crate) fn passed(&self) -> Result<bool> {
+        let _entered = enter(self.context)?;
         // SAFETY: the event is live.
         match unsafe { sys::cuEventQuery(self.raw()) } {
             CUresult::CUDA_ERROR_NOT_READY => Ok(false),

@@ -22,9 +22,10 @@ pub enum ReduceOp {
 }
 
 /// What these operations have in common (PyTorch's `_low_contention_…`): data lie in a symmetric `input` and are *got* from
-/// there. On a GPU its copy engines get them, into memory that is this PE's own, and one warp waits for the peers before and
-/// after; adding up takes multiprocessors for as long as reading W blocks of this PE's own memory does. Other backends move
-/// the data as they always do, with the same results.
+/// there. On a GPU its copy engines get them, into memory that is this PE's own. No multiprocessor moves data, but a launch of one
+/// block waits for the peers before the copies, and another one after them: while a peer is late, that block occupies its part of one
+/// multiprocessor. Adding up takes multiprocessors for as long as reading W blocks of this PE's own memory does. Other backends
+/// move the data as they always do, with the same results.
 ///
 /// Since copy engines are given their addresses beforehand, `input` must begin at the same byte of the allocation on every
 /// member. After a failure the output may hold anything.
@@ -47,7 +48,8 @@ impl<B: Backend> Context<B> {
     /// `input`: `[n]`, any dtype, unchanged; `output`: `[W·n]`, memory of this PE outside `input`.
     ///
     /// # Completion
-    /// When the stream has passed it, `output` is complete here and `input` may be reused.
+    /// When the stream has passed it, `output` is complete here and `input` may be reused. On a GPU copy engines move the data,
+    /// between two launches of one block each.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] here and [`Error::PeerInvalid`] on the others if an argument is refused; `PeerInvalid` on
@@ -74,7 +76,7 @@ impl<B: Backend> Context<B> {
     /// `input`: `[W·k]`, any dtype, unchanged; `output`: `[W·k]`, memory of this PE outside `input`.
     ///
     /// # Completion, Errors
-    /// As there; `input`'s length must be a multiple of W.
+    /// As there, the two launches of one block included; `input`'s length must be a multiple of W.
     pub fn low_contention_all_to_all(
         &self,
         stream: &Stream<B>,
@@ -97,7 +99,7 @@ impl<B: Backend> Context<B> {
     /// `input`. f16 and bf16 are added up, and divided, as f32 and rounded once.
     ///
     /// # Completion, Errors
-    /// As there; `input`'s length must be a multiple of W, and its dtype a float for [`ReduceOp::Avg`].
+    /// As there, but the second launch adds up, on as many multiprocessors as a reduction takes; `input`'s length must be a multiple of W, and its dtype a float for [`ReduceOp::Avg`].
     /// [`Error::OutOfMemory`] on a GPU, where the blocks are brought here first.
     #[doc(alias = "_low_contention_reduce_scatter")]
     pub fn low_contention_reduce_scatter(
