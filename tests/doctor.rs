@@ -182,6 +182,37 @@ fn a_library_is_found_with_its_version_and_a_sick_one_does_not_end_the_doctor() 
     assert_eq!((&nccl["version"], &nccl["why"]), (&"2.18.5".into(), &"by NCCL_HOME".into()));
 }
 
+/// GPUs of a driver in host memory: each kind of handle is tried on each of them, and the text says what came of it.
+#[cfg(feature = "cuda")]
+#[test]
+fn handles_of_gpus_are_tried() {
+    let driver = library("driver", "libcuda.so", include_str!("../symm-cuda/tests/driver/libcuda.c"));
+    let with = |settings: &[(&str, &str)]| {
+        let mut c = doctor(&[]);
+        c.env("LD_LIBRARY_PATH", &driver).envs(settings.iter().copied());
+        c
+    };
+    let r = found(with(&[("FAKE_FABRIC", "1")]), 0);
+    let gpus = r["gpus"]["gpus"].as_array().expect("a list");
+    assert_eq!(gpus.len(), 2, "{r}");
+    for gpu in gpus {
+        for kind in ["file descriptors", "fabric handles"] {
+            let h = named(&gpu["handles"], kind);
+            assert!(h["work"] == true && h["why"].is_null(), "{gpu}");
+        }
+    }
+    let refused = [("FAKE_FABRIC", "1"), ("FAKE_FABRIC_FAIL", "cuMemExportToShareableHandle=800")];
+    let said = text(&run(with(&refused)).stdout);
+    let words = "    -- fabric handles: export of a fabric handle: cuda: cuMemExportToShareableHandle failed";
+    assert!(said.contains("    ok file descriptors: exported, imported") && said.contains(words), "{said}");
+    // One that hangs or dies is a finding, and so is one that cannot be opened.
+    let said = text(&run(with(&[("FAKE_FAIL", "cuDevicePrimaryCtxRetain=999")])).stdout);
+    assert!(
+        said.contains("    -- file descriptors, fabric handles: cuda: cuDevicePrimaryCtxRetain"),
+        "{said}"
+    );
+}
+
 #[test]
 fn launchers_are_found_in_path() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launchers");

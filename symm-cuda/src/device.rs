@@ -128,16 +128,24 @@ pub(crate) fn start_driver() -> Result<u32> {
     }
 }
 
-fn unavailable(why: String) -> Error {
+pub(crate) fn unavailable(why: String) -> Error {
     Error::Unavailable { backend: BACKEND.to_owned(), why }
 }
 
-impl Device {
-    /// Opens the GPU with this number, of those that [`start_driver`] counted.
+/// A GPU that has what the backend needs, before there is a context on it.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    ordinal: i32,
+    raw: CUdevice,
+    descriptors: bool,
+}
+
+impl Chosen {
+    /// That with this number, of those that [`start_driver`] counted.
     ///
     /// # Errors
-    /// `Unavailable` without kernels, or what the backend needs of the GPU.
-    pub(crate) fn open(ordinal: i32) -> Result<Self> {
+    /// `Unavailable` without what the backend needs of the GPU.
+    pub(crate) fn of(ordinal: i32) -> Result<Self> {
         let raw = device(ordinal)?;
         let has = |attribute| attribute_of(raw, attribute).map(|v| v != 0);
         if !has(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)? {
@@ -156,22 +164,40 @@ impl Device {
                 "GPU {ordinal} has compute capability {major}.x, needed is 8.0 or newer"
             )));
         }
+        Ok(Chosen { ordinal, raw, descriptors })
+    }
+
+    /// Retains the primary context.
+    pub(crate) fn open(self) -> Result<Device> {
+        let sms = attribute_of(self.raw, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let mut context: CUcontext = std::ptr::null_mut();
+        // SAFETY: `context` is a valid place and `raw` a device of this driver.
+        check("cuDevicePrimaryCtxRetain", unsafe {
+            sys::cuDevicePrimaryCtxRetain(&raw mut context, self.raw)
+        })?;
+        let device = Device {
+            ordinal: self.ordinal,
+            raw: self.raw,
+            context: context as usize,
+            uuid: uuid_of(self.raw)?,
+            multiprocessors: u32::try_from(sms).unwrap_or(1),
+            descriptors: self.descriptors,
+        };
+        Ok(device)
+    }
+}
+
+impl Device {
+    /// Opens the GPU with this number, of those that [`start_driver`] counted.
+    ///
+    /// # Errors
+    /// `Unavailable` without kernels, or what the backend needs of the GPU.
+    pub(crate) fn open(ordinal: i32) -> Result<Self> {
+        let chosen = Chosen::of(ordinal)?;
         if !symm_kernels::built() {
             return Err(unavailable("this build has no GPU kernels: it was built without nvcc".to_owned()));
         }
-        let sms = attribute_of(raw, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
-        let mut context: CUcontext = std::ptr::null_mut();
-        // SAFETY: `context` is a valid place and `raw` a device of this driver.
-        check("cuDevicePrimaryCtxRetain", unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut context, raw) })?;
-        let device = Device {
-            ordinal,
-            raw,
-            context: context as usize,
-            uuid: uuid_of(raw)?,
-            multiprocessors: u32::try_from(sms).unwrap_or(1),
-            descriptors,
-        };
-        Ok(device)
+        chosen.open()
     }
 
     /// Leaves `n - 1` other PEs of this GPU their share of it: a kernel that occupied all of it while it waits for one of

@@ -6,11 +6,9 @@ use std::path::{Path, PathBuf};
 use cudarc::driver::sys::{self, CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUresult};
 
 use crate::device::{NEEDED_VERSION, attribute_of, device, p2p, uuid_of, visible};
+use crate::imex;
 use crate::nvml::{Nvml, uuid_text};
 use crate::result::check;
-
-/// Where the driver offers the channels that memory handles of another host are imported through.
-const IMEX_CHANNELS: &str = "/dev/nvidia-caps-imex-channels";
 
 /// What [`inspect`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +54,8 @@ pub struct Gpu {
     pub virtual_memory: Option<bool>,
     /// Memory handles as file descriptors, for PEs of one host.
     pub handles_posix_fd: Option<bool>,
-    /// Fabric memory handles, for PEs of one NVLink domain. Whether an import works is known only once one did.
+    /// Fabric memory handles, for PEs of one NVLink domain. Whether they work is known only once
+    /// [`try_handles`](crate::try_handles) did.
     pub handles_fabric: Option<bool>,
     /// Multicast objects. An attribute only: none is ever made to find out.
     pub multicast: Option<bool>,
@@ -90,7 +89,7 @@ pub fn inspect() -> Inspection {
         needed: version(NEEDED_VERSION),
         kernel_module: read_line(Path::new("/sys/module/nvidia/version")),
         kernels: symm_kernels::built(),
-        imex_channels: channels(Path::new(IMEX_CHANNELS)),
+        imex_channels: imex::channels(Path::new(imex::FOLDER)),
         ..Inspection::default()
     };
     found.unavailable = ask(&mut found).err().or_else(|| found.obstacle());
@@ -104,14 +103,6 @@ fn version(number: i32) -> (u32, u32) {
 
 fn read_line(path: &Path) -> Option<String> {
     Some(std::fs::read_to_string(path).ok()?.lines().next()?.trim().to_owned())
-}
-
-fn channels(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let mut all: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
-    all.retain(|path| path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"channel")));
-    all.sort();
-    all
 }
 
 /// Fills in what the driver knows; an error says why the rest is missing.
@@ -306,18 +297,5 @@ mod tests {
         assert!(found.links.iter().all(|l| l.from != l.to && (l.to as usize) < n));
         assert!(found.gpus.iter().enumerate().all(|(i, g)| g.ordinal as usize == i && g.memory > 0));
         assert!(n > 0 || found.unavailable.is_some(), "{found:?}");
-    }
-
-    #[test]
-    fn channels_are_counted_and_nothing_else() {
-        let folder = std::env::temp_dir().join(format!("symm-imex-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        for name in ["channel0", "channel12", "other"] {
-            std::fs::write(folder.join(name), "").unwrap();
-        }
-        let found = channels(&folder);
-        std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(found, [folder.join("channel0"), folder.join("channel12")]);
-        assert!(channels(&folder).is_empty());
     }
 }

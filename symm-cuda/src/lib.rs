@@ -7,7 +7,8 @@
 //! | `device` | the GPU of this PE and its primary context |
 //! | `vmm` | segments and mappings: virtual memory management, exported as file descriptors or fabric handles |
 //! | `share` | which of the two, decided by all PEs together |
-//! | `inspect` | what driver, GPUs and links offer, without opening anything |
+//! | `inspect`, `imex` | what driver, GPUs, links and the machine offer, without opening a GPU |
+//! | `trial` | whether handles work, tried on a GPU |
 //! | `probe` | the test import between every pair, at `init` |
 //! | `nvml` | what is asked of GPUs that this process does not see |
 //! | `arena` | small memory of the backend's own: pointer tables, launch records, status records |
@@ -44,6 +45,7 @@ mod device;
 pub mod embed;
 mod exchange;
 mod handle;
+mod imex;
 mod inspect;
 mod launch;
 mod nvml;
@@ -57,6 +59,7 @@ mod shared;
 mod status;
 mod stream;
 mod take;
+mod trial;
 mod vmm;
 
 pub use backend::Cuda;
@@ -65,4 +68,5 @@ pub use handle::{RawContext, RawHandle};
 pub use inspect::{Gpu, Inspection, Link, inspect};
 pub use status::Status;
 pub use stream::{Event, Graph, Marker, Stream};
+pub use trial::{HandleTrials, try_handles};
 pub use vmm::{Mapping, Segment};

@@ -178,7 +178,7 @@ impl Probe<'_> {
             Plan::TryFabric(fd) => fd,
         };
         // Empty: they work here.
-        let mine = share::try_fabric(&OnThisGpu(shared)).err().unwrap_or_default();
+        let mine = share::attempt(&OnThisGpu(shared, Handles::Fabric)).err().unwrap_or_default();
         let tried = self.group.all_gather(OP, mine.as_bytes(), self.deadline)?;
         let why = |said: &Vec<u8>| match said.is_empty() {
             true => Ok(()),

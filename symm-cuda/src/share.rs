@@ -2,7 +2,7 @@
 //!
 //! A fabric handle is 64 bytes that any process of the domain may import, on whatever host, where the machine's fabric is set up
 //! (an IMEX channel, a fabric manager). The driver's attribute says no more than that the GPU could: so a fabric handle is used only
-//! once every PE has exported one, imported it and found there what it had written ([`try_fabric`]).
+//! once every PE has exported one, imported it and found there what it had written ([`attempt`]).
 //!
 //! Descriptors are the default: they need nothing of the machine and end with their process. Fabric handles are taken where some pair of
 //! PEs cannot pass descriptors to each other, or where `SYMM_HANDLE=fabric` asks for them.
@@ -27,6 +27,15 @@ impl fmt::Display for Handles {
             Handles::Fd => "file descriptors",
             Handles::Fabric => "fabric handles",
         })
+    }
+}
+
+impl Handles {
+    fn one(self) -> &'static str {
+        match self {
+            Handles::Fd => "a file descriptor",
+            Handles::Fabric => "a fabric handle",
+        }
     }
 }
 
@@ -108,12 +117,16 @@ pub(crate) fn settle(
     }
 }
 
-/// The driver's calls of one PE that the test of fabric handles makes.
-pub(crate) trait Fabric {
+/// The driver's calls that the test of one kind of handles makes on one GPU.
+pub(crate) trait Attempt {
     /// Memory that is mapped here; unmapped when dropped.
     type Memory;
+    /// The kind.
+    fn handles(&self) -> Handles;
     /// What the GPU's attribute says.
     fn supported(&self) -> Result<bool>;
+    /// What the machine lacks that such handles need.
+    fn lacks(&self) -> Option<String>;
     fn create(&self) -> Result<Self::Memory>;
     fn export(&self, memory: &Self::Memory) -> Result<Export>;
     fn import(&self, export: &Export) -> Result<Self::Memory>;
@@ -121,21 +134,27 @@ pub(crate) trait Fabric {
     fn read(&self, memory: &Self::Memory) -> Result<u64>;
 }
 
-/// Whether fabric handles work on this PE: exports one, imports it again and compares.
+/// Whether handles of a kind work in this process: exports one, imports it again and compares.
 ///
 /// # Errors
-/// The step that failed, with the driver's call and code.
-pub(crate) fn try_fabric<F: Fabric>(fabric: &F) -> Result<(), String> {
-    let step = |what: &'static str| move |e: symm_core::Error| format!("{what}: {e}");
-    if !fabric.supported().map_err(step("fabric handles"))? {
-        return Err("the GPU has no fabric handles".to_owned());
+/// The step that failed, with the driver's call and code, and what the machine lacks.
+pub(crate) fn attempt<A: Attempt>(a: &A) -> Result<(), String> {
+    let (all, one) = (a.handles(), a.handles().one());
+    if !a.supported().map_err(|e| format!("{all}: {e}"))? {
+        return Err(format!("the GPU has no {all} for its memory"));
     }
-    let memory = fabric.create().map_err(step("memory with a fabric handle"))?;
-    let export = fabric.export(&memory).map_err(step("export of a fabric handle"))?;
-    let imported = fabric.import(&export).map_err(step("import of a fabric handle"))?;
+    let step = |what: String| {
+        move |e: symm_core::Error| match a.lacks() {
+            Some(lacks) => format!("{what}: {e}; {lacks}"),
+            None => format!("{what}: {e}"),
+        }
+    };
+    let memory = a.create().map_err(step(format!("memory with {one}")))?;
+    let export = a.export(&memory).map_err(step(format!("export of {one}")))?;
+    let imported = a.import(&export).map_err(step(format!("import of {one}")))?;
     for word in [0x5359_4d4d_4642_5243, 0xa5a5_5a5a_0ff0_f00f] {
-        fabric.write(&memory, word).map_err(step("write to memory with a fabric handle"))?;
-        let back = fabric.read(&imported).map_err(step("read of imported memory"))?;
+        a.write(&memory, word).map_err(step(format!("write to memory with {one}")))?;
+        let back = a.read(&imported).map_err(step("read of imported memory".to_owned()))?;
         if back != word {
             return Err(format!("imported memory has {back:#x} where its owner wrote {word:#x}"));
         }
@@ -204,7 +223,9 @@ mod tests {
     /// A driver that fails at the named call, or imports other memory than was exported. Counts the memory that lives.
     #[derive(Default)]
     struct Fake {
+        handles: Option<Handles>,
         unsupported: bool,
+        lacks: Option<&'static str>,
         fails: Option<&'static str>,
         other_memory: bool,
         exported: RefCell<Option<Rc<Cell<u64>>>>,
@@ -231,8 +252,16 @@ mod tests {
         }
     }
 
-    impl Fabric for Fake {
+    impl Attempt for Fake {
         type Memory = Memory;
+
+        fn handles(&self) -> Handles {
+            self.handles.unwrap_or(Handles::Fabric)
+        }
+
+        fn lacks(&self) -> Option<String> {
+            self.lacks.map(str::to_owned)
+        }
 
         fn supported(&self) -> Result<bool> {
             self.call("attribute").map(|()| !self.unsupported)
@@ -267,20 +296,20 @@ mod tests {
 
     #[test]
     fn an_attribute_alone_is_not_enough() {
-        assert_eq!(try_fabric(&Fake::default()), Ok(()));
-        for call in ["attribute", "create", "export", "import", "write", "read"] {
-            let fake = Fake { fails: Some(call), ..Fake::default() };
-            let why = try_fabric(&fake).expect_err(call);
-            assert!(why.contains(call) && why.contains("800"), "{why}");
-            assert_eq!(Rc::strong_count(&fake.live), 1, "{call}: memory is left");
+        for (handles, words) in [(Handles::Fabric, "fabric handle"), (Handles::Fd, "file descriptor")] {
+            let fake = || Fake { handles: Some(handles), ..Fake::default() };
+            assert_eq!(attempt(&fake()), Ok(()));
+            for call in ["attribute", "create", "export", "import", "write", "read"] {
+                let fake = Fake { fails: Some(call), lacks: Some("no channel"), ..fake() };
+                let why = attempt(&fake).expect_err(call);
+                assert!(why.contains(call) && why.contains("800"), "{why}");
+                assert_eq!(why.ends_with("; no channel"), call != "attribute", "{why}");
+                assert_eq!(Rc::strong_count(&fake.live), 1, "{call}: memory is left");
+            }
+            let why = attempt(&Fake { unsupported: true, ..fake() }).expect_err("not supported");
+            assert!(why.contains("the GPU has no") && why.contains(words), "{why}");
+            let why = attempt(&Fake { other_memory: true, ..fake() }).expect_err("other memory");
+            assert!(why.contains("imported memory has"), "{why}");
         }
-        assert!(
-            try_fabric(&Fake { unsupported: true, ..Fake::default() })
-                .is_err_and(|w| w.contains("has no fabric"))
-        );
-        assert!(
-            try_fabric(&Fake { other_memory: true, ..Fake::default() })
-                .is_err_and(|w| w.contains("imported memory has"))
-        );
     }
 }

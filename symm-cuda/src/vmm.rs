@@ -14,8 +14,9 @@ use symm_core::{Error, Result};
 
 use crate::capture::Relaxed;
 use crate::device::attribute_of;
+use crate::imex;
 use crate::result::{BACKEND, check, check_memory, lock};
-use crate::share::{Fabric, Handles};
+use crate::share::{Attempt, Handles};
 use crate::shared::Shared;
 
 const FD: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -213,20 +214,31 @@ fn offered(export: &Export) -> Result<Offered> {
     Ok(Offered { size, fabric })
 }
 
-/// The test of fabric handles on this PE's GPU.
+/// The test of a kind of handles on this PE's GPU.
 #[derive(Debug)]
-pub(crate) struct OnThisGpu<'a>(pub(crate) &'a Arc<Shared>);
+pub(crate) struct OnThisGpu<'a>(pub(crate) &'a Arc<Shared>, pub(crate) Handles);
 
-impl Fabric for OnThisGpu<'_> {
+impl Attempt for OnThisGpu<'_> {
     type Memory = Mapped;
+
+    fn handles(&self) -> Handles {
+        self.1
+    }
 
     fn supported(&self) -> Result<bool> {
         let what = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED;
-        attribute_of(self.0.device.raw, what).map(|v| v != 0)
+        match self.1 {
+            Handles::Fd => Ok(self.0.device.descriptors),
+            Handles::Fabric => attribute_of(self.0.device.raw, what).map(|v| v != 0),
+        }
+    }
+
+    fn lacks(&self) -> Option<String> {
+        if self.1 == Handles::Fabric { imex::lacks() } else { None }
     }
 
     fn create(&self) -> Result<Mapped> {
-        Mapped::allocate_for(self.0, 1, Handles::Fabric)
+        Mapped::allocate_for(self.0, 1, self.1)
     }
 
     fn export(&self, memory: &Mapped) -> Result<Export> {

@@ -2,8 +2,9 @@
 // mapped where the caller reserved; streams do what they are given at once; kernels are taken and not run.
 //
 // Settings, by the environment: FAKE_GPUS (2), FAKE_VERSION (13000), FAKE_CAPABILITY (90), FAKE_FABRIC (0: no fabric handles, 1: they
-// work), FAKE_NO_FD (1: no descriptors), FAKE_NO_ATOMICS (1: none between GPUs), FAKE_BYTES (of all GPUs together, 1 GiB), FAKE_FAIL
-// (CALL=CODE: that call fails; several with commas between them), FAKE_LAUNCHES (file that gets the name of each kernel that is
+// work), FAKE_NO_FD (1: no descriptors), FAKE_NO_ATOMICS (1: none between GPUs), FAKE_OTHER_MEMORY (1: an import brings other memory than was
+// exported), FAKE_BYTES (of all GPUs together, 1 GiB), FAKE_FAIL (CALL=CODE: that call fails; several with commas between them),
+// FAKE_FABRIC_FAIL (the same, where the call is for a fabric handle), FAKE_LAUNCHES (file that gets the name of each kernel that is
 // launched, and whether it raises a slot by a store). `fake_see` does for a thread what CUDA_VISIBLE_DEVICES does for a process.
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -37,8 +38,8 @@ static u64 setting(const char* name, u64 otherwise) {
   return value ? strtoull(value, NULL, 0) : otherwise;
 }
 
-static Result failure_of(const char* call) {
-  const char* at = getenv("FAKE_FAIL");
+static Result failure_of(const char* call, const char* in) {
+  const char* at = getenv(in);
   const size_t length = strlen(call);
   while (at && *at) {
     if (strncmp(at, call, length) == 0 && at[length] == '=') return atoi(at + length + 1);
@@ -50,8 +51,13 @@ static Result failure_of(const char* call) {
 
 #define FAILS(name)                              \
   do {                                           \
-    const Result failed = failure_of(#name);     \
+    const Result failed = failure_of(#name, "FAKE_FAIL"); \
     if (failed != OK) return failed;             \
+  } while (0)
+#define FAILS_FOR_FABRIC(name, handles)          \
+  do {                                           \
+    const Result failed = failure_of(#name, "FAKE_FABRIC_FAIL"); \
+    if (handles == HANDLE_FABRIC && failed != OK) return failed; \
   } while (0)
 #define PUBLIC __attribute__((visibility("default")))
 
@@ -170,6 +176,7 @@ PUBLIC Result cuMemGetAllocationGranularity(size_t* bytes, const void* propertie
 PUBLIC Result cuMemCreate(u64* handle, size_t bytes, const struct Properties* properties, u64 flags) {
   (void)flags;
   FAILS(cuMemCreate);
+  FAILS_FOR_FABRIC(cuMemCreate, properties->handles);
   if (properties->handles == HANDLE_FABRIC && !setting("FAKE_FABRIC", 0)) return 801;
   pthread_mutex_lock(&lock);
   const int fits = bytes <= setting("FAKE_BYTES", 1 << 30) - used;
@@ -194,6 +201,7 @@ PUBLIC Result cuMemRelease(u64 handle) {
 PUBLIC Result cuMemExportToShareableHandle(void* shareable, u64 handle, int type, u64 flags) {
   (void)flags;
   FAILS(cuMemExportToShareableHandle);
+  FAILS_FOR_FABRIC(cuMemExportToShareableHandle, type);
   if (type == HANDLE_FABRIC) {
     if (!is_fabric[handle]) return INVALID_VALUE;
     memset(shareable, 0, 64);
@@ -205,8 +213,16 @@ PUBLIC Result cuMemExportToShareableHandle(void* shareable, u64 handle, int type
 }
 PUBLIC Result cuMemImportFromShareableHandle(u64* handle, void* shareable, int type) {
   FAILS(cuMemImportFromShareableHandle);
+  FAILS_FOR_FABRIC(cuMemImportFromShareableHandle, type);
   const int from = type == HANDLE_FABRIC ? (int)*(u64*)shareable : (int)(uintptr_t)shareable;
-  const int fd = fcntl(from, F_DUPFD_CLOEXEC, 0);
+  struct stat s;
+  int fd = fcntl(from, F_DUPFD_CLOEXEC, 0);
+  if (fd >= 0 && setting("FAKE_OTHER_MEMORY", 0)) {
+    fstat(fd, &s);
+    close(fd);
+    fd = memfd_create("other memory", MFD_CLOEXEC);
+    if (fd >= 0 && ftruncate(fd, s.st_size) != 0) return 999;
+  }
   if (fd < 0) return INVALID_VALUE;
   is_fabric[fd] = type == HANDLE_FABRIC, is_own[fd] = 0;
   return *handle = (u64)fd, OK;

@@ -1,6 +1,7 @@
 //! The scenarios.
 
 use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use symm_core::bootstrap::{Bootstrap, Liveness, Message, Tag, local};
 use symm_core::capability::Capabilities;
 use symm_core::model::{Options, World};
 use symm_core::{Config, DType, Deadline, Error, Pe, Result};
-use symm_cuda::{Cuda, device_count};
+use symm_cuda::{Cuda, device_count, inspect, try_handles};
 
 use crate::Scenario;
 
@@ -45,6 +46,18 @@ pub(crate) const ALL: &[Scenario] = &[
     ("fabric_handles_fall_back", &[("FAKE_FABRIC", "0")], fabric_handles_fall_back),
     ("fabric_between_hosts", &[("FAKE_FABRIC", "1")], fabric_between_hosts),
     ("no_fabric_between_hosts", &[("FAKE_FABRIC", "0")], no_fabric_between_hosts),
+    ("handles_that_work", &[("FAKE_FABRIC", "1")], || handles_are_tried(&[], &[])),
+    ("handles_without_fabric", &[], || handles_are_tried(&[], &["the GPU has no fabric handles"])),
+    ("handles_without_descriptors", &[("FAKE_FABRIC", "1"), ("FAKE_NO_FD", "1")], || {
+        handles_are_tried(&["the GPU has no file descriptors"], &[])
+    }),
+    ("handles_that_are_refused", &[("FAKE_FABRIC", "1"), ("FAKE_FABRIC_FAIL", "cuMemCreate=800")], || {
+        handles_are_tried(&[], &["memory with a fabric handle", "cuMemCreate", "800", "IMEX channel"])
+    }),
+    ("handles_of_other_memory", &[("FAKE_FABRIC", "1"), ("FAKE_OTHER_MEMORY", "1")], || {
+        let other = &["imported memory has 0x0 where its owner wrote"];
+        handles_are_tried(other, other)
+    }),
     ("rounds_leave_nothing", &[], rounds_leave_nothing),
     ("small_sums_are_pushed", &[("FAKE_GPUS", "3")], small_sums_are_pushed),
 ];
@@ -253,6 +266,25 @@ fn no_fabric_between_hosts() {
     }
 }
 
+/// Both GPUs say the same of descriptors and fabric handles: that they work, or why not, with these words. Needs no kernels.
+fn handles_are_tried(fd: &[&str], fabric: &[&str]) {
+    let is = |tried: &std::result::Result<(), String>, words: &[&str]| match tried {
+        Ok(()) => words.is_empty(),
+        Err(why) => !words.is_empty() && words.iter().all(|w| why.contains(w)),
+    };
+    for gpu in 0..2 {
+        let tried = try_handles(gpu).expect("the GPU can be opened");
+        assert!(is(&tried.posix_fd, fd) && is(&tried.fabric, fabric), "{tried:?}");
+    }
+    let none = try_handles(2);
+    assert!(
+        matches!(&none, Err(Error::Unavailable { why, .. }) if why == "GPU 2 is not visible"),
+        "{none:?}"
+    );
+    let found = inspect();
+    assert_eq!(found.gpus.iter().map(|g| g.name.as_str()).collect::<Vec<_>>(), ["fake GPU 0", "fake GPU 1"]);
+}
+
 /// 1,000 times memory is allocated, shared and freed; descriptors and address space are those of round 50.
 fn rounds_leave_nothing() {
     if !has_kernels() {
@@ -283,13 +315,26 @@ fn rounds_leave_nothing() {
     assert_eq!(results, [Ok(()), Ok(())]);
 }
 
+/// A file that the driver lists launches in, from now on.
+fn launches() -> PathBuf {
+    let list = std::env::temp_dir().join(format!("symm-launches-{}", std::process::id()));
+    // SAFETY: no other thread runs yet.
+    unsafe { std::env::set_var("FAKE_LAUNCHES", &list) };
+    list
+}
+
+/// What was listed, once.
+fn listed(list: &Path) -> Vec<String> {
+    let launched = std::fs::read_to_string(list).expect("kernels were launched");
+    std::fs::remove_file(list).expect("our own file");
+    launched.lines().map(str::to_owned).collect()
+}
+
 fn small_sums_are_pushed() {
     if !has_kernels() {
         return;
     }
-    let list = std::env::temp_dir().join(format!("symm-launches-{}", std::process::id()));
-    // SAFETY: no other thread runs yet.
-    unsafe { std::env::set_var("FAKE_LAUNCHES", &list) };
+    let list = launches();
     // PEs, bytes that the setting allows, elements, kernel.
     for (pes, most, numel, kernel) in [
         (2, 0, 8, "symm_reduce_bf16"),
@@ -316,13 +361,7 @@ fn small_sums_are_pushed() {
             world.finalize()
         });
         assert_eq!(results, vec![Ok(()); pes]);
-        let launched = std::fs::read_to_string(&list).expect("kernels were launched");
-        std::fs::remove_file(&list).expect("our own file");
-        assert_eq!(
-            launched.lines().collect::<Vec<_>>(),
-            vec![kernel; 2 * pes],
-            "{pes} PEs, {most} bytes allowed, {numel} elements"
-        );
+        assert_eq!(listed(&list), vec![kernel; 2 * pes], "{pes} PEs, {most} bytes allowed, {numel} elements");
     }
 }
 

@@ -34,6 +34,19 @@ pub(super) struct Gpu {
     pub(super) free: Option<u64>,
     /// What it offers, by name; `None` where the driver does not know the question.
     pub(super) offers: Vec<(String, Option<bool>)>,
+    /// Ways to share its memory, each tried.
+    pub(super) handles: Vec<Handles>,
+}
+
+/// A kind of memory handle: some memory was exported, imported again, and what was written to the one looked for in the other.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Handles {
+    /// `file descriptors` (between PEs of one host), `fabric handles` (between hosts of one NVLink domain, too), or both where the GPU
+    /// could not be opened.
+    pub(super) name: String,
+    pub(super) work: bool,
+    /// Why not.
+    pub(super) why: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -48,7 +61,45 @@ pub(super) struct Link {
 }
 
 pub(super) fn ask() -> Gpus {
-    probe::ask("gpus").unwrap_or_else(|why| Gpus { why: Some(why), ..Gpus::default() })
+    let mut found: Gpus = probe::ask("gpus").unwrap_or_else(|why| Gpus { why: Some(why), ..Gpus::default() });
+    // Each in a process of its own, which ends with the context that it made; all at once, since a GPU's start takes a while.
+    std::thread::scope(|scope| {
+        for (i, gpu) in found.gpus.iter_mut().enumerate().filter(|_| cfg!(feature = "cuda")) {
+            scope.spawn(move || {
+                let tried = probe::ask(&format!("handles:{i}"));
+                gpu.handles = tried.unwrap_or_else(|why| vec![neither(why)]);
+            });
+        }
+    });
+    found
+}
+
+fn neither(why: String) -> Handles {
+    Handles { name: "file descriptors, fabric handles".to_owned(), work: false, why: Some(why) }
+}
+
+/// Tries the handles of the GPU with this number.
+#[cfg(feature = "cuda")]
+pub(super) fn handles(of: &str) -> Vec<Handles> {
+    let tried = of.parse().map_err(|_| format!("no GPU has the number {of:?}"));
+    let tried = tried.and_then(|gpu| {
+        symm_cuda::try_handles(gpu).map_err(|e| match e {
+            symm::Error::Unavailable { why, .. } => why,
+            e => e.to_string(),
+        })
+    });
+    match tried {
+        Err(why) => vec![neither(why)],
+        Ok(t) => [("file descriptors", t.posix_fd), ("fabric handles", t.fabric)]
+            .map(|(name, tried)| Handles { name: name.to_owned(), work: tried.is_ok(), why: tried.err() })
+            .into(),
+    }
+}
+
+/// Without the backend nothing can be tried, and nobody asks.
+#[cfg(not(feature = "cuda"))]
+pub(super) fn handles(_of: &str) -> Vec<Handles> {
+    Vec::new()
 }
 
 #[cfg(feature = "cuda")]
@@ -65,7 +116,7 @@ pub(super) fn look() -> Gpus {
         free: g.free,
         offers: [
             ("virtual memory", g.virtual_memory),
-            ("handles as fd", g.handles_posix_fd),
+            ("file descriptors", g.handles_posix_fd),
             ("fabric handles", g.handles_fabric),
             ("multicast", g.multicast),
             ("several processes", g.several_processes),
@@ -74,6 +125,7 @@ pub(super) fn look() -> Gpus {
         .into_iter()
         .map(|(name, has)| (name.to_owned(), has))
         .collect(),
+        handles: Vec::new(),
     };
     let link = |l: &symm_cuda::Link| {
         let kind = match (l.access, l.atomics) {
@@ -115,6 +167,7 @@ pub(super) fn look() -> Gpus {
             memory: None,
             free: None,
             offers: Vec::new(),
+            handles: Vec::new(),
         })
     };
     let module = std::fs::read_to_string("/sys/module/nvidia/version").ok();

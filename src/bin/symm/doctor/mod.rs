@@ -27,9 +27,9 @@ use crate::cli::say::{Json, complain, print};
 
 /// Says what this machine has and what each backend could do here, or why not
 ///
-/// Looks at processors, memory, limits, GPUs, libraries (with their versions and where they were found) and MPI; opens a
-/// small world on each backend; and says which one `auto` takes and why. Libraries and backends are tried in processes of
-/// their own, so one that crashes or hangs is a finding.
+/// Looks at processors, memory, limits, GPUs, libraries (with their versions and where they were found) and MPI; shares memory of
+/// each GPU as file descriptor and as fabric handle; opens a small world on each backend; and says which one `auto` takes and
+/// why. All of these are tried in processes of their own, so one that crashes or hangs is a finding.
 ///
 /// Exit status: 0 if some backend can run, 1 if none can, 2 for bad input.
 #[derive(Debug, clap::Args)]

@@ -21,6 +21,7 @@ pub(super) fn answer(name: &str) -> ExitCode {
         "library" => encode(&libraries::look(of)),
         "backend" => encode(&backends::try_one(of)),
         "gpus" => encode(&gpus::look()),
+        "handles" => encode(&gpus::handles(of)),
         _ => return ExitCode::from(2),
     };
     println!("{line}");

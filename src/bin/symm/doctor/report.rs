@@ -115,6 +115,10 @@ fn gpus(t: &mut impl Write, found: &Findings) -> fmt::Result {
         if !lacks.is_empty() {
             writeln!(t, "       lacks {lacks}")?;
         }
+        for h in &gpu.handles {
+            let found = h.why.as_deref().unwrap_or("exported, imported, and what was written was found");
+            writeln!(t, "    {} {}: {}", tick(h.work), h.name, short(found))?;
+        }
     }
     for l in &g.links {
         let nvlink = match l.nvlink {
