@@ -18,18 +18,29 @@ pub(crate) fn first_rendezvous(world: &World) -> Result<Duration> {
     Ok(began.elapsed())
 }
 
-/// GB/s each way of copies of `bytes` bytes to the right neighbour, all at once; 0 for one PE alone.
-pub(crate) fn copy_engine(timer: &Timer<'_>, bytes: usize) -> Result<f64> {
+/// Which way copy engines move data.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Put,
+    Get,
+}
+
+/// GB/s each way of copies of `bytes` bytes to the right neighbour, or from there, all at once; 0 for one PE alone.
+pub(crate) fn copy_engine(timer: &Timer<'_>, way: Way, bytes: usize) -> Result<f64> {
     let (world, stream) = (timer.world, &timer.stream);
     let (team, w) = (world.team(), world.n_pes());
     if w < 2 {
         return Ok(0.0);
     }
     let handle = team.empty(&[bytes], DType::U8)?.rendezvous(team)?;
-    let source = world.local(DType::U8, bytes)?;
+    let local = world.local(DType::U8, bytes)?;
     let remote = handle.get_remote_tensor((team.rank() + 1) % w, &[bytes], DType::U8)?;
-    stream.fill(&source.span(), team.rank() as u8)?;
-    let us = timer.graph(4, || Ok(stream.copy(&remote, &source.span())?))?;
+    stream.fill(&local.span(), team.rank() as u8)?;
+    let (to, from) = match way {
+        Way::Put => (remote, local.span()),
+        Way::Get => (local.span(), remote),
+    };
+    let us = timer.graph(4, || Ok(stream.copy(&to, &from)?))?;
     Ok(bytes as f64 / us / 1e3)
 }
 

@@ -21,6 +21,7 @@ mod vdev;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Map, Value, json};
 
+use equal::Way;
 use kernels::Kernel;
 use timer::{Timer, Times};
 
@@ -136,7 +137,8 @@ fn main() -> Result<()> {
     let first = equal::first_rendezvous(&world)?;
     let timer = Timer::new(&world)?;
     let first_ms = timer.maximum(first.as_secs_f64() * 1e3)?;
-    let ceiling = equal::copy_engine(&timer, 256 << 20)?;
+    let ceiling = equal::copy_engine(&timer, Way::Put, 256 << 20)?;
+    let got = equal::copy_engine(&timer, Way::Get, 256 << 20)?;
     let (compare, trips) = (Kernel::load(&args.check, c"check")?, Kernel::load(&args.trips, c"round_trip")?);
     let latency = small::link_latency(&timer, &Kernel::load(&args.trips, c"flags")?)?;
     let mut bench = Bench { timer, compare, trips, wanted: args.wanted, rows: Vec::new() };
@@ -150,6 +152,7 @@ fn main() -> Result<()> {
     let figures = json!({
         "pes": world.n_pes(),
         "copy_engine_256MiB_gbps": rounded(ceiling),
+        "copy_engine_get_256MiB_gbps": rounded(got),
         "link_latency_us": rounded(latency),
         "first_rendezvous_256MiB_ms": rounded(first_ms),
         "rows": rows,

@@ -13,7 +13,7 @@
 //! | `nvml` | what is asked of GPUs that this process does not see |
 //! | `arena` | small memory of the backend's own: pointer tables, launch records, status records |
 //! | `capture` | graphs that keep what they use |
-//! | `stream` | streams, markers, captured graphs, events |
+//! | `stream`, `beside` | streams, markers, captured graphs, events; copies beside a stream |
 //! | `status` | status records in mapped host memory with a copy on the GPU |
 //! | `launch` | kernels of `symm-kernels`, loaded and launched |
 //! | `handle`, `ops`, `exchange` | what operations are given, and the operations |
@@ -32,13 +32,15 @@
 //! client of MPS). Operations of two streams in one queue run one after the other. If more streams than queues have
 //! operations that wait for peers, and PEs enqueue them in different orders, PEs can wait for each other in a circle until
 //! their deadlines: set the variable to the number of such streams, at most 32, before the process starts CUDA, or enqueue
-//! in the same order everywhere.
+//! in the same order everywhere. A stream with low-contention operations of 2 MiB a block or more counts twice: it has a second one for
+//! copies of this PE's own block.
 //!
 //! Clients of MPS share what a GPU has: on an H200 8 processes start with 12 each, and with 16 some fail with
 //! `CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED` (809). 8 processes on one GPU have none to spare for ten waiting streams each.
 
 mod arena;
 mod backend;
+mod beside;
 mod capture;
 mod choice;
 mod device;

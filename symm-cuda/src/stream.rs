@@ -1,6 +1,6 @@
 //! Streams, markers, events and captured graphs.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::ThreadId;
 
 use cudarc::driver::sys::{
@@ -33,6 +33,8 @@ pub(crate) struct StreamInner {
     pub(crate) capture: Mutex<Option<Arc<Event>>>,
     /// Id of the capture of this stream that was seen last, and the address of the record of its launches.
     captured: Mutex<(u64, u64)>,
+    /// For what goes on beside this stream and joins it again, made when there first is something: a `CUstream` as a number.
+    pub(crate) beside: OnceLock<usize>,
 }
 
 impl StreamInner {
@@ -131,6 +133,7 @@ impl Stream {
             record,
             capture,
             captured,
+            beside: OnceLock::new(),
         });
         lock(&shared.streams).push(Arc::downgrade(&inner));
         Stream(inner)
@@ -190,10 +193,7 @@ impl Stream {
     /// Makes this stream wait for the present end of `other`.
     pub(crate) fn follow(&self, other: &Stream) -> Result<()> {
         let _entered = self.enter()?;
-        let event = Event::plain()?;
-        event.record_on(other.cu_stream())?;
-        // SAFETY: stream and event are live; the driver keeps what it needs of an event that is destroyed early.
-        check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(self.cu_stream(), event.raw(), 0) })
+        follow(self.cu_stream(), other.cu_stream())
     }
 
     pub(crate) fn begin_capture(&self) -> Result<()> {
@@ -256,6 +256,10 @@ impl Drop for StreamInner {
                 return;
             }
         };
+        // What went on there has joined this one.
+        if let Some(beside) = self.beside.get() {
+            destroy(*beside as CUstream);
+        }
         // A captured one has no work left but what was queued before the capture.
         let before = lock(&self.capture).take();
         let left = match before {
@@ -269,11 +273,28 @@ impl Drop for StreamInner {
         if !self.owned {
             return;
         }
-        // SAFETY: this is the last owner; the driver frees the stream once its work is done.
-        if let Err(e) = check("cuStreamDestroy_v2", unsafe { sys::cuStreamDestroy_v2(self.raw()) }) {
-            log::warn!("{}: {e}", symm_core::pe::here());
-        }
+        destroy(self.raw());
     }
+}
+
+/// Destroys a stream of this library's, of which this is the last owner.
+pub(crate) fn destroy(raw: CUstream) {
+    // SAFETY: the stream is live and nobody else's; the driver frees it once its work is done.
+    if let Err(e) = check("cuStreamDestroy_v2", unsafe { sys::cuStreamDestroy_v2(raw) }) {
+        log::warn!("{}: {e}", symm_core::pe::here());
+    }
+}
+
+/// Makes a stream wait for the present end of another.
+pub(crate) fn follow(stream: CUstream, other: CUstream) -> Result<()> {
+    let event = Event::plain()?;
+    event.record_on(other)?;
+    wait_for(stream, &event)
+}
+
+pub(crate) fn wait_for(stream: CUstream, event: &Event) -> Result<()> {
+    // SAFETY: stream and event are live; the driver keeps what it needs of an event that is destroyed early.
+    check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(stream, event.raw(), 0) })
 }
 
 /// A captured sequence of operations.

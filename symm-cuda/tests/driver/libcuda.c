@@ -5,7 +5,8 @@
 // work), FAKE_NO_FD (1: no descriptors), FAKE_NO_ATOMICS (1: none between GPUs), FAKE_OTHER_MEMORY (1: an import brings other memory than was
 // exported), FAKE_BYTES (of all GPUs together, 1 GiB), FAKE_FAIL (CALL=CODE: that call fails; several with commas between them),
 // FAKE_FABRIC_FAIL (the same, where the call is for a fabric handle), FAKE_LAUNCHES (file that gets the name of each kernel that is
-// launched, and whether it raises a slot by a store). `fake_see` does for a thread what CUDA_VISIBLE_DEVICES does for a process.
+// launched, and whether it raises a slot by a store), FAKE_COPIES (1: and the bytes of each copy between GPU addresses, with `beside` if
+// its stream has no kernels). `fake_see` does for a thread what CUDA_VISIBLE_DEVICES does for a process.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -27,7 +28,7 @@ enum { HANDLE_FD = 1, HANDLE_FABRIC = 8 };
 enum { NATIVE_ATOMICS = 3 };  // of CUdevice_P2PAttribute
 
 struct Context { int device; };
-struct Stream { struct Context* context; };
+struct Stream { struct Context* context; int kernels; };
 static struct Context contexts[16];
 static __thread struct Context* current;
 // The GPUs that this thread sees, and how many; 0: all.
@@ -122,7 +123,7 @@ PUBLIC Result cuThreadExchangeStreamCaptureMode(int* mode) { return *mode = 0, O
 
 PUBLIC Result cuStreamCreate(struct Stream** stream, unsigned flags) {
   (void)flags;
-  *stream = malloc(sizeof **stream);
+  *stream = calloc(1, sizeof **stream);
   return (*stream)->context = current, OK;
 }
 PUBLIC Result cuStreamDestroy_v2(struct Stream* stream) { return free(stream), OK; }
@@ -148,15 +149,22 @@ PUBLIC Result cuModuleGetFunction(void** function, void* module, const char* nam
 // PadSignalParams of symm/params.cuh.
 struct PadSignal { u64 status[2], slot, limit_ns, op, pe, late, claim; unsigned from, to; };
 
-PUBLIC Result cuLaunchKernelEx(const void* config, void* function, void** parameters, void** extra) {
-  (void)config, (void)extra;
-  FAILS(cuLaunchKernelEx);
-  if (!current) return 201;
-  const int by_store = strcmp(function, "symm_pad_signal") == 0 && ((const struct PadSignal*)parameters[0])->claim != 0;
+static void listed(const char* what, const char* how) {
   const char* path = getenv("FAKE_LAUNCHES");
   FILE* list = path ? fopen(path, "a") : NULL;
-  if (list) fprintf(list, "%s%s\n", (const char*)function, by_store ? " by store" : ""), fclose(list);
-  return OK;
+  if (list) fprintf(list, "%s%s\n", what, how), fclose(list);
+}
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared_bytes;
+  struct Stream* stream;
+};
+PUBLIC Result cuLaunchKernelEx(const struct LaunchConfig* config, void* function, void** parameters, void** extra) {
+  (void)extra;
+  FAILS(cuLaunchKernelEx);
+  if (!current) return 201;
+  if ((uintptr_t)config->stream > 2) config->stream->kernels = 1;
+  const int by_store = strcmp(function, "symm_pad_signal") == 0 && ((const struct PadSignal*)parameters[0])->claim != 0;
+  return listed(function, by_store ? " by store" : ""), OK;
 }
 
 // --- memory: a handle is the descriptor of a memfd, counted by the references that processes hold ---
@@ -263,7 +271,13 @@ PUBLIC Result cuMemHostAlloc(void** at, size_t bytes, unsigned flags) {
   return *at = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096), OK;
 }
 PUBLIC Result cuMemHostGetDevicePointer_v2(u64* at, void* host, unsigned flags) { return (void)flags, *at = (u64)host, OK; }
-PUBLIC Result cuMemcpyAsync(u64 to, u64 from, size_t bytes, struct Stream* stream) { return (void)stream, memmove((void*)to, (void*)from, bytes), OK; }
+PUBLIC Result cuMemcpyAsync(u64 to, u64 from, size_t bytes, struct Stream* stream) {
+  FAILS(cuMemcpyAsync);
+  char what[32];
+  snprintf(what, sizeof what, "copy %zu", bytes);
+  if (setting("FAKE_COPIES", 0)) listed(what, (uintptr_t)stream <= 2 || stream->kernels ? "" : " beside");
+  return memmove((void*)to, (void*)from, bytes), OK;
+}
 PUBLIC Result cuMemcpyHtoDAsync_v2(u64 to, const void* from, size_t bytes, struct Stream* stream) {
   FAILS(cuMemcpyHtoDAsync_v2);
   return (void)stream, memcpy((void*)to, from, bytes), OK;

@@ -59,6 +59,7 @@ pub(crate) const ALL: &[Scenario] = &[
         handles_are_tried(other, other)
     }),
     ("rounds_leave_nothing", &[], rounds_leave_nothing),
+    ("copy_engines", &[("FAKE_COPIES", "1")], copy_engines),
     ("small_sums_are_pushed", &[("FAKE_GPUS", "3")], small_sums_are_pushed),
 ];
 
@@ -328,6 +329,43 @@ fn listed(list: &Path) -> Vec<String> {
     let launched = std::fs::read_to_string(list).expect("kernels were launched");
     std::fs::remove_file(list).expect("our own file");
     launched.lines().map(str::to_owned).collect()
+}
+
+/// What copy engines move, a small block of one's own behind the peers', a large one by a stream beside.
+fn copy_engines() {
+    if !has_kernels() {
+        return;
+    }
+    let list = launches();
+    for pes in [1, 2] {
+        for (bytes, large) in [(4096, false), (4 << 20, true)] {
+            let results = each(local(pes), &config(), |world| {
+                let (team, stream) = (world.team(), world.stream()?);
+                let input = team.empty(&[bytes], DType::U8)?.rendezvous(team)?;
+                let output = world.local(DType::U8, pes * bytes)?;
+                stream.write(&input.span(), &vec![team.rank() as u8 + 1; bytes])?;
+                // Everybody has written.
+                team.recover()?;
+                team.low_contention_all_gather(&stream, &input, &output.span(), Options::default())?;
+                let got: Vec<u8> = stream.read(&output.span())?;
+                assert!(
+                    got.chunks(bytes).enumerate().all(|(r, block)| block.iter().all(|b| *b == r as u8 + 1))
+                );
+                team.recover()?;
+                world.finalize()
+            });
+            assert_eq!(results, vec![Ok(()); pes]);
+            let mut got = listed(&list);
+            // PEs are threads, whose lines mix.
+            got.sort();
+            let copy = |beside| format!("copy {bytes}{}", if beside { " beside" } else { "" });
+            let mut wanted = vec![copy(large); pes];
+            wanted.extend(vec![copy(false); pes * (pes - 1)]);
+            wanted.extend(vec!["symm_take_copy".to_owned(); 2 * pes]);
+            wanted.sort();
+            assert_eq!(got, wanted);
+        }
+    }
 }
 
 fn small_sums_are_pushed() {

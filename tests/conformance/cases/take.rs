@@ -26,6 +26,8 @@ pub(super) const CASES: &[Case] = &[
     Case::new("take::one_block", one_block),
     Case::new("take::in_a_graph", in_a_graph).needs(Capabilities::GRAPH),
     Case::new("take::large", large).limit(120),
+    Case::new("take::large_blocks", large_blocks).needs(Capabilities::DEVICE_INITIATED).limit(120),
+    Case::new("take::large_blocks_in_a_graph", large_blocks_in_a_graph).needs(Capabilities::GRAPH).limit(120),
 ];
 
 fn run(ctx: &Ctx, op: Op, dtype: DType, size: (usize, usize), skip: usize, seed: u64) -> Outcome {
@@ -314,19 +316,24 @@ fn one_block(ctx: &Ctx) -> Outcome {
 fn in_a_graph(ctx: &Ctx) -> Outcome {
     for (i, op) in Op::each(ctx.n()).into_iter().enumerate() {
         let job = Job::new(ctx, op, DTYPES[i % 6], (6 * ctx.n(), 12 * ctx.n()), 1, ctx.seed + i as u64)?;
-        ctx.stream.begin_capture()?;
-        let captured = job.enqueue(ctx.team.context(), &ctx.stream);
-        let graph = ctx.stream.end_capture()?;
-        captured?;
-        for round in 0..4 {
-            job.fill(ctx, &ctx.stream, round)?;
-            // SAFETY: the job outlives the synchronisation below; members replay one graph only.
-            unsafe { ctx.stream.launch(&graph)? };
-            job.check(ctx, &ctx.stream, round)?;
-            job.run(ctx, 10 + round)?;
-        }
-        ctx.stream.synchronize()?;
+        replay(ctx, &job, 4)?;
     }
+    Ok(())
+}
+
+fn replay(ctx: &Ctx, job: &Job, rounds: u64) -> Outcome {
+    ctx.stream.begin_capture()?;
+    let captured = job.enqueue(ctx.team.context(), &ctx.stream);
+    let graph = ctx.stream.end_capture()?;
+    captured?;
+    for round in 0..rounds {
+        job.fill(ctx, &ctx.stream, round)?;
+        // SAFETY: the job outlives the synchronisation below; members replay one graph only.
+        unsafe { ctx.stream.launch(&graph)? };
+        job.check(ctx, &ctx.stream, round)?;
+        job.run(ctx, 10 + round)?;
+    }
+    ctx.stream.synchronize()?;
     Ok(())
 }
 
@@ -337,4 +344,29 @@ fn large(ctx: &Ctx) -> Outcome {
         run(ctx, op, DType::F64, ((1 << 19) / w + 9, w), 1, ctx.seed + i as u64)?;
     }
     Ok(())
+}
+
+/// Blocks of which a PE's own one is worth a copy engine of its own: for backends that have some.
+fn of_large_blocks(ctx: &Ctx) -> Outcome<Vec<Job>> {
+    let (w, block) = (ctx.n(), (2 << 20) / 4 + 5);
+    let ops = [(Op::Gather, 1), (Op::AllToAll, w), (Op::Reduce(ReduceOp::Avg), w)];
+    ops.into_iter().map(|(op, rows)| Job::new(ctx, op, DType::F32, (rows, block), 1, ctx.seed)).collect()
+}
+
+/// Filled again the moment that a call is passed here, by work of the same stream.
+fn large_blocks(ctx: &Ctx) -> Outcome {
+    for job in of_large_blocks(ctx)? {
+        for round in 0..3 {
+            job.fill(ctx, &ctx.stream, round)?;
+            job.enqueue(ctx.team.context(), &ctx.stream)?;
+            ctx.stream.fill(&job.handle.span(), 0xff)?;
+            job.check_outs(ctx, &ctx.stream, round)?;
+        }
+    }
+    ctx.stream.synchronize()?;
+    Ok(())
+}
+
+fn large_blocks_in_a_graph(ctx: &Ctx) -> Outcome {
+    of_large_blocks(ctx)?.iter().try_for_each(|job| replay(ctx, job, 2))
 }

@@ -28,11 +28,13 @@ pub enum ReduceOp {
 /// move the data as they always do, with the same results.
 ///
 /// Since copy engines are given their addresses beforehand, `input` must begin at the same byte of the allocation on every
-/// member. After a failure the output may hold anything.
+/// member. After a failure the output may hold anything: nothing stops a copy, so copies write this PE's own memory only. That is why
+/// data are got where [`all_to_all`](Context::all_to_all) pushes them.
 ///
 /// # Ordering
 /// On a GPU a call gives the stream a launch that waits for the members, W copies, and a launch that ends the operation, three
-/// things where other operations are one. They keep the order of the stream and of the context like any operation; beyond that:
+/// things where other operations are one. This PE's own block, if it is large, is copied by a stream beside, which begins where the call
+/// does and joins before its end. They keep the order of the stream and of the context like any operation; beyond that:
 /// - Threads that share a stream must not call at the same time: what another thread enqueues between the three would run
 ///   between them, and a second low-contention call there would be taken for a part of this one.
 /// - Nothing stops the copies: they run although the first launch found a failure, which the last one reports.
