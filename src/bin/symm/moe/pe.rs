@@ -19,6 +19,11 @@ use crate::cli::meet::{agree, meet, share};
 /// Time that a job whose steps nobody asked for takes in all.
 const BUDGET: Duration = Duration::from_secs(10);
 const WARM_UP: i64 = 2;
+/// Steps with several calls in a row, and how long a row should last at least.
+const ROWS: u64 = 5;
+const ROW: Duration = Duration::from_millis(20);
+/// Fewest and most calls in a row. Where fewer last long enough, a GPU that had idled before the first is not noticed.
+const CALLS: (u64, u64) = (4, 50);
 /// Fewest and most steps that are chosen unasked.
 const STEPS: (u64, u64) = (3, 20_000);
 /// Id of the group over which PEs compare notes.
@@ -97,7 +102,7 @@ fn steps<T: Element>(
     let mut last = Duration::ZERO;
     for step in -WARM_UP..0 {
         let began = Instant::now();
-        work.step(step)?;
+        work.step(step, 1)?;
         last = began.elapsed();
     }
     let steps = match job.steps {
@@ -111,15 +116,25 @@ fn steps<T: Element>(
     };
     let mut times = Vec::new();
     for step in 0..steps {
-        times.push(work.step(step.cast_signed())?);
+        times.push(work.step(step.cast_signed(), 1)?);
         if world.pe() == Pe(0) {
             output.progress(step + 1, steps);
         }
+    }
+    let call = times.iter().map(|t| t.dispatch.max(t.combine)).min().unwrap_or(0).max(1);
+    let mine = (ROW.as_nanos() / u128::from(call)) as u64;
+    let calls: Vec<u64> = share(group, "calls", &mine, deadline())?;
+    let calls = calls.into_iter().min().unwrap_or(0).min(CALLS.1);
+    let mut rows = Vec::new();
+    for row in (steps..steps + ROWS).filter(|_| calls >= CALLS.0) {
+        rows.push(work.step(row.cast_signed(), calls)?);
     }
     let peers = (0..world.n_pes()).map(Pe::from).filter(|pe| *pe != world.pe());
     let reached: Vec<Reach> = peers.map(|pe| world.reach(pe)).collect();
     let mine = Share {
         times,
+        calls,
+        rows,
         mismatch: work.into_mismatch(),
         direct: reached.contains(&Reach::Direct),
         network: reached.contains(&Reach::Network),

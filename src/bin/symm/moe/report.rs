@@ -10,7 +10,7 @@ use super::compare::Mismatch;
 use super::picture::Picture;
 use super::prepare::Job;
 
-/// What one PE measured in a step, in ns; each call alone.
+/// What one PE measured in a step, in ns; each phase alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StepTimes {
     pub(super) permute: u64,
@@ -25,6 +25,9 @@ pub(super) struct StepTimes {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Share {
     pub(super) times: Vec<StepTimes>,
+    /// Steps with so many dispatches, combines and copies in a row; none where these would last too long.
+    pub(super) calls: u64,
+    pub(super) rows: Vec<StepTimes>,
     pub(super) mismatch: Option<Mismatch>,
     /// Whether some other PE is reached so.
     pub(super) direct: bool,
@@ -72,6 +75,18 @@ pub(super) struct Both {
     pub(super) combine: f64,
 }
 
+/// What a call takes in a stream that does not idle, medians; each is the maximum over PEs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct InARow {
+    /// Calls without a wait between them.
+    pub(super) calls: u64,
+    /// µs a call.
+    pub(super) us: Both,
+    pub(super) gbps: Both,
+    pub(super) ceiling_gbps: f64,
+    pub(super) fraction: Both,
+}
+
 /// Rows of an expert over the mean of all experts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Load {
@@ -115,6 +130,8 @@ pub(super) struct Report {
     pub(super) gbps: Both,
     pub(super) ceiling_gbps: f64,
     pub(super) fraction: Both,
+    /// The same of calls in a row; the figures before are of calls behind a wait for all PEs, by GPUs that have idled meanwhile.
+    pub(super) in_a_row: Option<InARow>,
     pub(super) load: Load,
 }
 
@@ -122,20 +139,10 @@ impl Done {
     /// The result of all PEs' shares, in PE order.
     pub(super) fn new(job: &Job, backend: &str, shares: &[Share], picture: bool) -> Self {
         let steps = shares.iter().map(|s| s.times.len()).min().unwrap_or(0);
-        let slowest = |of: fn(&StepTimes) -> u64| {
-            let of_step = |step: usize| shares.iter().map(|s| of(&s.times[step])).max().unwrap_or(0);
-            Quantiles::of((0..steps).map(of_step).collect())
-        };
-        let permute_us = slowest(|t| t.permute);
-        let dispatch_us = slowest(|t| t.dispatch);
-        let combine_us = slowest(|t| t.combine);
-        let reduce_us = slowest(|t| t.reduce);
         let on_host = backend == "host";
-        let copy_us = if on_host {
-            Quantiles::of((0..steps).map(|step| at_once(shares.iter().map(|s| s.times[step].copy))).collect())
-        } else {
-            slowest(|t| t.copy.1.saturating_sub(t.copy.0))
-        };
+        let alone = |of: fn(&StepTimes) -> u64| slowest(shares, |s| &s.times, of);
+        let (dispatch_us, combine_us) = (alone(|t| t.dispatch), alone(|t| t.combine));
+        let copy_us = copies(shares, |s| &s.times, on_host);
         let row = job.row_bytes() as u64;
         let counts = &job.counts;
         // A host has one memory, so bytes of all PEs are summed; a GPU has its own links, so the busiest GPU counts.
@@ -146,9 +153,23 @@ impl Done {
             (max(&sent), max(&received), max(&counts.sent))
         };
         let rate = |rows: u64, us: f64| if us > 0.0 { (rows * row) as f64 / us / 1e3 } else { 0.0 };
-        let gbps = Both { dispatch: rate(out, dispatch_us.p50), combine: rate(back, combine_us.p50) };
-        let ceiling_gbps = rate(copied, copy_us.p50);
-        let fraction = |x: f64| if ceiling_gbps > 0.0 { x / ceiling_gbps } else { 0.0 };
+        // Rates and their parts of the ceiling, which is the last.
+        let rates = |us: Both, copy_us: f64| {
+            let gbps = Both { dispatch: rate(out, us.dispatch), combine: rate(back, us.combine) };
+            let ceiling = rate(copied, copy_us);
+            let of = |x: f64| if ceiling > 0.0 { x / ceiling } else { 0.0 };
+            (gbps, Both { dispatch: of(gbps.dispatch), combine: of(gbps.combine) }, ceiling)
+        };
+        let (gbps, fraction, ceiling_gbps) =
+            rates(Both { dispatch: dispatch_us.p50, combine: combine_us.p50 }, copy_us.p50);
+        let calls = shares.first().filter(|s| !s.rows.is_empty()).map(|s| s.calls);
+        let in_a_row = calls.map(|calls| {
+            let a_call = |us: f64| us / calls as f64;
+            let rows = |of: fn(&StepTimes) -> u64| a_call(slowest(shares, |s| &s.rows, of).p50);
+            let us = Both { dispatch: rows(|t| t.dispatch), combine: rows(|t| t.combine) };
+            let (gbps, fraction, ceiling_gbps) = rates(us, a_call(copies(shares, |s| &s.rows, on_host).p50));
+            InARow { calls, us, gbps, ceiling_gbps, fraction }
+        });
         let mismatch = shares.iter().find_map(|s| s.mismatch.clone());
         let report = Report {
             backend: backend.to_owned(),
@@ -166,11 +187,12 @@ impl Done {
             local_bytes: counts.rows_local * row,
             dispatch_us,
             combine_us,
-            permute_us,
-            reduce_us,
+            permute_us: alone(|t| t.permute),
+            reduce_us: alone(|t| t.reduce),
             gbps,
             ceiling_gbps,
-            fraction: Both { dispatch: fraction(gbps.dispatch), combine: fraction(gbps.combine) },
+            fraction,
+            in_a_row,
             load: load(&counts.load, counts.rows),
         };
         let trace = format!("{}, layer {}", job.trace_name, job.trace.layer);
@@ -220,6 +242,20 @@ impl Done {
             writeln!(t, "  {name:<10}{:>11.1}{:>11.1}{:>11.1}{rate}", us.p50, us.p99, us.max)?;
         }
         writeln!(t, "  ceiling {:.2} GB/s: {}", r.ceiling_gbps, self.ceiling())?;
+        if let Some(row) = &r.in_a_row {
+            writeln!(
+                t,
+                "  {} calls in a row, where those above came behind a wait for all PEs; a call:",
+                row.calls
+            )?;
+            for (name, us, gbps, fraction) in [
+                ("dispatch", row.us.dispatch, row.gbps.dispatch, row.fraction.dispatch),
+                ("combine", row.us.combine, row.gbps.combine, row.fraction.combine),
+            ] {
+                writeln!(t, "  {name:<10}{us:>11.1}{:>22}{gbps:>9.2}{:>11.0}%", "", 100.0 * fraction)?;
+            }
+            writeln!(t, "  ceiling {:.2} GB/s: those copies in a row", row.ceiling_gbps)?;
+        }
         if r.steps < STEPS_OF_P99 {
             writeln!(t, "  p99 of fewer than {STEPS_OF_P99} steps is their maximum (--steps N)")?;
         }
@@ -247,6 +283,22 @@ impl Done {
             "the copy engines of one GPU with all sending, wire bytes of the busiest"
         }
     }
+}
+
+/// A phase's time in each step of `of_pe`, the slowest PE's.
+fn slowest(shares: &[Share], of_pe: fn(&Share) -> &[StepTimes], of: fn(&StepTimes) -> u64) -> Quantiles {
+    let steps = shares.iter().map(|s| of_pe(s).len()).min().unwrap_or(0);
+    let of_step = |step: usize| shares.iter().map(|s| of(&of_pe(s)[step])).max().unwrap_or(0);
+    Quantiles::of((0..steps).map(of_step).collect())
+}
+
+/// The same of the copies.
+fn copies(shares: &[Share], of_pe: fn(&Share) -> &[StepTimes], on_host: bool) -> Quantiles {
+    if !on_host {
+        return slowest(shares, of_pe, |t| t.copy.1.saturating_sub(t.copy.0));
+    }
+    let steps = shares.iter().map(|s| of_pe(s).len()).min().unwrap_or(0);
+    Quantiles::of((0..steps).map(|step| at_once(shares.iter().map(|s| of_pe(s)[step].copy))).collect())
 }
 
 /// So many of what `one` is the word for.

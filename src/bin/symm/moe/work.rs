@@ -112,22 +112,22 @@ impl<'a, T: Element> Work<'a, T> {
         self.mismatch
     }
 
-    /// Runs and verifies one step; negative numbers are the warm-up.
+    /// Runs and verifies one step; negative numbers are the warm-up. Dispatch, combine and copy are made so many times in a row.
     ///
     /// # Collective
-    /// Over the world, with the same number.
-    pub(super) fn step(&mut self, step: i64) -> Result<StepTimes> {
+    /// Over the world, with the same numbers.
+    pub(super) fn step(&mut self, step: i64, calls: u64) -> Result<StepTimes> {
         let odd = usize::from(step & 1 == 1);
         let permute = self.alone(|w| w.permute(odd))?;
-        let dispatch = self.alone(|w| w.dispatch())?;
+        let dispatch = self.alone(|w| (0..calls).try_for_each(|_| w.dispatch()))?;
         self.experts()?;
-        let combine = self.alone(|w| w.combine())?;
+        let combine = self.alone(|w| (0..calls).try_for_each(|_| w.combine()))?;
         let reduce = self.alone(|w| w.reduce())?;
         self.verify(step, odd);
         let mut copy = (0, 0);
         self.alone(|w| {
             copy.0 = now();
-            w.stream.copy(&w.copy_to, &w.input)?;
+            (0..calls).try_for_each(|_| w.stream.copy(&w.copy_to, &w.input))?;
             w.stream.synchronize()?;
             copy.1 = now();
             Ok(())
@@ -135,7 +135,7 @@ impl<'a, T: Element> Work<'a, T> {
         Ok(StepTimes { permute, dispatch, combine, reduce, copy })
     }
 
-    /// Time of one call in ns, between a barrier and the end of what it enqueued.
+    /// Time of what `call` enqueues in ns, between a barrier and the end of what it enqueued.
     fn alone(&mut self, call: impl FnOnce(&mut Self) -> Result<()>) -> Result<u64> {
         self.context.barrier(&self.stream, Options::default())?;
         self.stream.synchronize()?;
@@ -161,7 +161,7 @@ impl<'a, T: Element> Work<'a, T> {
         Ok(())
     }
 
-    fn dispatch(&mut self) -> Result<()> {
+    fn dispatch(&self) -> Result<()> {
         let args = AllToAllVdev {
             input: &self.input,
             output: &self.dispatched,
@@ -173,7 +173,7 @@ impl<'a, T: Element> Work<'a, T> {
         self.context.all_to_all_vdev_2d(&self.stream, &args, self.job.align)
     }
 
-    fn combine(&mut self) -> Result<()> {
+    fn combine(&self) -> Result<()> {
         let args = AllToAllVdev {
             input: &self.dispatched_rows,
             output: &self.combined,
