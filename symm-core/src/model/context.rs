@@ -7,7 +7,7 @@ use super::log::Digest;
 use super::memory::Use;
 use super::pool::Block;
 use super::retire::{AllocationId, Retired};
-use super::setup::Offer;
+use super::setup::{Offer, Step};
 use super::team::TeamInner;
 use super::world::WorldInner;
 use crate::backend::{Backend, ContextParts};
@@ -111,6 +111,13 @@ impl<B: Backend> Context<B> {
         let world = &team.world;
         let room = world.backend.context_room(team.group.members());
         let layout = ContextLayout::new(team.group.len(), max_splits).with_room(room);
+        world.check_open(OP)?;
+        let subject = (KIND, team.group.id(), max_splits as u64, layout.bytes as u64);
+        let (setup, digest) = (team.setup(OP), Digest { len: 0, hash: 0 });
+        if let Err(failed) = team.failure() {
+            setup.tell(Step::Offer, &Offer::absent(subject, digest, &failed));
+            return Err(failed);
+        }
         let taken = world.take(Use::Internal, layout.bytes).and_then(|block| {
             let taken = Taken { world, block: Some(block) };
             // SAFETY: the block was just taken, so no operation uses it, and it lies inside its segment.
@@ -121,11 +128,11 @@ impl<B: Backend> Context<B> {
             Ok(t) => (Some(t), None),
             Err(e) => (None, Some(("memory".to_owned(), e.to_string()))),
         };
-        let setup = team.setup(OP);
         let offer = Offer {
             failed,
-            subject: (KIND, team.group.id(), max_splits as u64, layout.bytes as u64),
-            digest: Digest { len: 0, hash: 0 },
+            absent: false,
+            subject,
+            digest,
             places: taken.as_ref().and_then(Taken::block).map(|b| vec![b.place()]).unwrap_or_default(),
             retired: world.to_tell(team.group.members()),
         };

@@ -23,17 +23,30 @@ pub(crate) fn rendezvous<B: Backend>(
     team: &Team<B>,
 ) -> Result<Arc<HandleCore<B>>> {
     let inner = &team.inner;
-    inner.check(OP)?;
+    inner.world.check_open(OP)?;
+    let team_failed = inner.failure().err();
     if !Arc::ptr_eq(&inner.world, &allocation.team.world) {
-        return Err(Error::argument(OP, "team", "a team of another world", "a team of the tensor's world"));
+        let refused = Error::argument(OP, "team", "a team of another world", "a team of the tensor's world");
+        return Err(team_failed.unwrap_or(refused));
     }
     let own = allocation.team.group.members();
     if let Some(pe) = team.members().iter().find(|pe| !own.contains(pe)) {
         let expected = format!("a subset of the allocation's own team {own:?}");
-        return Err(Error::argument(OP, "team", format!("a team with PE {pe}"), expected));
+        let refused = Error::argument(OP, "team", format!("a team with PE {pe}"), expected);
+        return Err(team_failed.unwrap_or(refused));
     }
-    if let Some(core) = allocation.bound.lock().cores.get(&inner.group.id()) {
-        return Ok(core.clone());
+    let known = allocation.bound.lock().cores.get(&inner.group.id()).cloned();
+    match (known, team_failed) {
+        (Some(core), None) => return Ok(core),
+        (None, None) => {}
+        // Nobody exchanges anything for a handle that is known.
+        (Some(_), Some(failed)) => return Err(failed),
+        (None, Some(failed)) => {
+            inner
+                .setup(OP)
+                .tell(Step::Offer, &Offer::absent(subject(allocation), allocation.digest, &failed));
+            return Err(failed);
+        }
     }
     let config = &inner.world.config;
     let pad = PadLayout::new(team.world_size(), config.signal_pad_bytes, config.signals);
@@ -85,6 +98,10 @@ pub(crate) fn rendezvous<B: Backend>(
     }
 }
 
+fn subject<B: Backend>(allocation: &Allocation<B>) -> (u8, u64, u64, u64) {
+    (KIND, allocation.id.0, allocation.id.1, allocation.bytes as u64)
+}
+
 fn zeroed<B: Backend>(inner: &super::team::TeamInner<B>, block: Block<B>) -> Result<Block<B>> {
     // SAFETY: the block was just taken, so no operation uses it, and it lies inside its segment.
     match unsafe { inner.world.backend.zero(&block.segment, block.offset, block.bytes) } {
@@ -110,7 +127,8 @@ fn exchange<B: Backend>(
     let data_block = allocation.block();
     let offer = Offer {
         failed,
-        subject: (KIND, allocation.id.0, allocation.id.1, allocation.bytes as u64),
+        absent: false,
+        subject: subject(allocation),
         digest: allocation.digest,
         places: pad_block.map(|p| vec![data_block.place(), p.place()]).unwrap_or_default(),
         retired: inner.world.to_tell(team.members()),

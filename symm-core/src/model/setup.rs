@@ -43,12 +43,27 @@ pub(crate) struct Place {
 pub(crate) struct Offer {
     /// Error that kept this member from bringing anything: stage, text.
     pub(crate) failed: Option<(String, String)>,
+    /// Whether this member makes no further step and has not heard the others: its team has failed there.
+    pub(crate) absent: bool,
     /// What is set up: kind, allocation (team, index), bytes.
     pub(crate) subject: (u8, u64, u64, u64),
     pub(crate) digest: Digest,
     pub(crate) places: Vec<Place>,
     /// Allocations retired here that members of this team have not been told of.
     pub(crate) retired: Vec<(u64, u64)>,
+}
+
+impl Offer {
+    /// Of a member on which the team has failed.
+    pub(crate) fn absent(subject: (u8, u64, u64, u64), digest: Digest, why: &Error) -> Self {
+        let failed = Some(absence(why));
+        Offer { failed, absent: true, subject, digest, places: Vec::new(), retired: Vec::new() }
+    }
+}
+
+/// Stage and text of the error that others get for a member on which the team has failed.
+pub(crate) fn absence(why: &Error) -> (String, String) {
+    ("team".to_owned(), format!("its team has failed: {why}"))
 }
 
 impl<B: Backend> Block<B> {
@@ -121,26 +136,33 @@ impl<B: Backend> Setup<'_, B> {
         }
     }
 
-    /// Step 1. The offers in rank order, and the first failure among them as the error that every member gets.
+    /// Step 1. The offers in rank order.
+    ///
+    /// # Errors
+    /// Those of the exchange, and `Setup` on all if there is a member that takes part no further.
     pub(crate) fn offers(&self, offer: &Offer) -> Result<Vec<Offer>> {
         let offers: Vec<Offer> = self.gather(Step::Offer, offer)?;
-        self.world.told(self.group.members(), &offer.retired);
-        for (offer, pe) in offers.iter().zip(self.group.members()) {
+        let both = || offers.iter().zip(self.group.members());
+        let heard: Vec<Pe> = both().filter(|(o, _)| !o.absent).map(|(_, pe)| *pe).collect();
+        self.world.told(&heard, &offer.retired);
+        for (offer, pe) in both() {
             self.world.reported(*pe, &offer.retired);
         }
+        // Before anything else is compared: what follows would wait for it.
+        both().filter(|(o, _)| o.absent).try_for_each(|(o, pe)| self.failure(o, *pe))?;
         Ok(offers)
+    }
+
+    fn failure(&self, offer: &Offer, pe: Pe) -> Result<()> {
+        let Some((stage, why)) = &offer.failed else { return Ok(()) };
+        let error = Error::Setup { op: self.op, pe, stage: stage.clone(), why: why.clone() };
+        self.world.counters.note(&error);
+        Err(error)
     }
 
     /// The first member's failure to offer anything, as the error for all.
     pub(crate) fn first_failure(&self, offers: &[Offer]) -> Result<()> {
-        for (offer, pe) in offers.iter().zip(self.group.members()) {
-            if let Some((stage, why)) = &offer.failed {
-                let error = Error::Setup { op: self.op, pe: *pe, stage: stage.clone(), why: why.clone() };
-                self.world.counters.note(&error);
-                return Err(error);
-            }
-        }
-        Ok(())
+        offers.iter().zip(self.group.members()).try_for_each(|(offer, pe)| self.failure(offer, *pe))
     }
 
     /// Step 2. Regions by place, then by rank: `regions[place][rank]`. `blocks` are this PE's own, in offer order.

@@ -9,7 +9,7 @@ use super::handle::HandleCore;
 use super::lock::Lock;
 use super::log::{AllocationLog, Digest};
 use super::recover::Recovery;
-use super::setup::{Offer, Setup, decode, encode};
+use super::setup::{Offer, Setup, Step, absence};
 use super::tensor::Tensor;
 use super::view::{Lineage, View};
 use super::world::WorldInner;
@@ -176,16 +176,23 @@ impl<B: Backend> Team<B> {
     /// Over this team.
     ///
     /// # Errors
-    /// [`Error::Timeout`] naming the members that did not call it, [`Error::PeerFailed`].
+    /// [`Error::Timeout`] naming the members that did not call it, [`Error::PeerFailed`]. A failure that is set on the team, and
+    /// [`Error::Setup`] on members where it is not.
     #[doc(alias("nvshmem_team_split_strided", "ncclCommSplit", "MPI_Comm_split"))]
     pub fn split(&self, color: Option<u64>, key: i64) -> Result<Option<Team<B>>> {
-        self.inner.check("split")?;
-        let deadline = Deadline::after(self.inner.world.config.init_timeout);
-        let all = self.inner.group.all_gather("split", &encode(&(color, key)), deadline)?;
+        const OP: &str = "split";
+        type Choice = Result<(Option<u64>, i64), (String, String)>;
+        self.inner.world.check_open(OP)?;
+        let setup = self.inner.setup(OP);
+        if let Err(failed) = self.inner.failure() {
+            setup.tell(Step::Agree, &Choice::Err(absence(&failed)));
+            return Err(failed);
+        }
+        let all: Vec<Choice> = setup.gather(Step::Agree, &Choice::Ok((color, key)))?;
         let mut same = Vec::new();
-        for (rank, bytes) in all.iter().enumerate() {
+        for (rank, choice) in all.into_iter().enumerate() {
             let pe = self.members()[rank];
-            let (c, k): (Option<u64>, i64) = decode("split", pe, bytes)?;
+            let (c, k) = choice.map_err(|(stage, why)| Error::Setup { op: OP, pe, stage, why })?;
             if c.is_some() && c == color {
                 same.push((k, rank, pe));
             }
@@ -232,7 +239,6 @@ impl<B: Backend> Team<B> {
     /// # Errors
     /// [`Error::Setup`] on every member if one fails; [`Error::Timeout`]; [`Error::PeerFailed`].
     pub fn new_context(&self, max_splits: usize) -> Result<Context<B>> {
-        self.inner.check("context")?;
         Context::create(&self.inner, max_splits)
     }
 
@@ -247,17 +253,17 @@ impl<B: Backend> Team<B> {
     /// Over this team. Rendezvous does the same on the way.
     ///
     /// # Errors
-    /// [`Error::Timeout`], [`Error::PeerFailed`].
+    /// [`Error::Timeout`], [`Error::PeerFailed`]. A failure that is set on the team, and [`Error::Setup`] on members where it is not.
     pub fn reclaim(&self) -> Result<()> {
-        self.inner.check("reclaim")?;
-        let offer = Offer {
-            failed: None,
-            subject: (0, 0, 0, 0),
-            digest: Digest { len: 0, hash: 0 },
-            places: Vec::new(),
-            retired: self.inner.world.to_tell(self.members()),
-        };
-        self.inner.setup("reclaim").offers(&offer)?;
+        const OP: &str = "reclaim";
+        self.inner.world.check_open(OP)?;
+        let (setup, subject, digest) = (self.inner.setup(OP), (0, 0, 0, 0), Digest { len: 0, hash: 0 });
+        if let Err(failed) = self.inner.failure() {
+            setup.tell(Step::Offer, &Offer::absent(subject, digest, &failed));
+            return Err(failed);
+        }
+        let retired = self.inner.world.to_tell(self.members());
+        setup.offers(&Offer { failed: None, absent: false, subject, digest, places: Vec::new(), retired })?;
         self.inner.world.sweep();
         Ok(())
     }

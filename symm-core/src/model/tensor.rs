@@ -198,7 +198,8 @@ impl<B: Backend> Tensor<B> {
     ///
     /// # Errors
     /// [`Error::NotSymmetric`] on every member if the allocation logs differ; [`Error::Setup`] on every member with the first
-    /// failing PE and stage; [`Error::Timeout`] naming members that did not come; [`Error::PeerFailed`].
+    /// failing PE and stage; [`Error::Timeout`] naming members that did not come; [`Error::PeerFailed`]. A failure that is set on the
+    /// team, and [`Error::Setup`] on members where it is not.
     #[doc(alias = "ncclCommWindowRegister")]
     pub fn rendezvous(&self, team: &Team<B>) -> Result<Handle<B>> {
         let core = super::rendezvous::rendezvous(&self.allocation, team)?;

@@ -209,7 +209,7 @@ fn a_member_that_failed(ctx: &Ctx) -> Outcome {
     if ctx.me() == bad {
         ensure!(matches!(got, Some(Error::Timeout { .. })), "{got:?}");
     } else {
-        let told = matches!(&got, Some(Error::Setup { op: OP, pe, stage, .. }) if *pe == Pe::from(bad) && stage == "splits");
+        let told = matches!(&got, Some(Error::Setup { op: OP, pe, stage, .. }) if *pe == Pe::from(bad) && stage == "team");
         ensure!(told, "{got:?}");
         ensure_eq!(ctx.team.status(), Ok(()), "status");
     }

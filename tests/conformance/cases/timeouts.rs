@@ -18,6 +18,7 @@ pub(super) const CASES: &[Case] = &[
         .pes(2)
         .own(&[("SYMM_INIT_TIMEOUT_MS", "1500")]),
     Case::new("timeouts::recover", recover).pes(2).own(&[("SYMM_INIT_TIMEOUT_MS", "1500")]),
+    Case::new("timeouts::a_member_that_failed", a_member_that_failed).pes(2),
 ];
 
 /// The PE that never comes.
@@ -265,4 +266,65 @@ pub(super) fn without_the_last(
     untouched()?;
     ctx.meet()?;
     Ok(ctx.team.recover()?)
+}
+
+/// A member on which the team has failed says so in every set-up, rather than let the others wait until their deadline.
+fn a_member_that_failed(ctx: &Ctx) -> Outcome {
+    let sub = ctx.with(ctx.another_team()?)?;
+    let (known, bad) = (sub.symmetric(DType::U8, 8, ctx.seed)?, absent(ctx));
+    let fail = || -> Outcome {
+        if ctx.me() == bad {
+            // Nobody signals.
+            known.handle.wait_signal(&sub.stream, 0, 0, Some(Duration::from_millis(20)))?;
+            ensure_err!(sub.stream.synchronize(), Error::Timeout { .. });
+        }
+        Ok(())
+    };
+    let told = |op: &str, call: &dyn Fn() -> Result<()>| -> Outcome {
+        let began = Instant::now();
+        let got = call();
+        let right = match &got {
+            Err(Error::Timeout { .. }) => ctx.me() == bad,
+            Err(Error::Setup { op: o, pe, stage, .. }) => {
+                ctx.me() != bad && (*o, *pe, stage.as_str()) == (op, Pe::from(bad), "team")
+            }
+            _ => false,
+        };
+        ensure!(right, "{op}: {got:?}");
+        ensure!(began.elapsed() < ctx.world.config().init_timeout / 2, "{op}: {:?}", began.elapsed());
+        Ok(())
+    };
+    let fresh = sub.team.empty(&[8], DType::U8)?;
+    let setups: [(&str, &dyn Fn() -> Result<()>); 4] = [
+        ("rendezvous", &|| fresh.rendezvous(&sub.team).map(drop)),
+        ("context", &|| sub.team.new_context(40).map(drop)),
+        ("split", &|| sub.team.split(Some(0), 0).map(drop)),
+        ("reclaim", &|| sub.team.reclaim()),
+    ];
+    fail()?;
+    for (op, call) in setups {
+        told(op, call)?;
+    }
+    // Nothing is exchanged for a handle that everybody has.
+    let again = known.tensor.rendezvous(&sub.team);
+    ensure_eq!(again.is_err(), ctx.me() == bad, "a handle that is known: {:?}", again.err());
+    if ctx.me() != bad {
+        ensure_eq!(sub.team.status(), Ok(()), "status");
+    }
+    ctx.meet()?;
+    sub.team.recover()?;
+    for (op, call) in setups {
+        call().map_err(|e| Stop::fail(format!("{op} after recover: {e}")))?;
+    }
+    // Where its log differs, too, nobody waits for it to show that.
+    if ctx.me() == bad {
+        sub.team.empty(&[16], DType::U8)?;
+    }
+    let other = sub.team.empty(&[8], DType::U8)?;
+    fail()?;
+    told("rendezvous", &|| other.rendezvous(&sub.team).map(drop))?;
+    ctx.meet()?;
+    sub.team.recover()?;
+    ensure_err!(other.rendezvous(&sub.team), Error::NotSymmetric { .. });
+    Ok(())
 }

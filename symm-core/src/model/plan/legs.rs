@@ -6,7 +6,7 @@ use crate::backend::{Backend, Form};
 use crate::error::{Error, Fault, Field, Result};
 use crate::layout::Header;
 use crate::model::log::{FNV_START, fnv};
-use crate::model::setup::Step;
+use crate::model::setup::{Step, absence};
 use crate::model::team::TeamInner;
 use crate::pe::Pe;
 use crate::splits::{self, Move, Published};
@@ -40,7 +40,7 @@ enum Absent {
     /// An argument was refused there; [`status::words`] of the fault.
     Refused([u64; 3]),
     /// The team has failed there.
-    Failed(String),
+    Failed((String, String)),
 }
 
 /// Exchanges the splits, or this member's refusal to have any. `without`: why this member has no planned form.
@@ -55,7 +55,7 @@ pub(super) fn agree<B: Backend>(
     let (setup, shape) = (team.setup(super::OP), (form.code(), ne as u64, major_align as u64));
     if let Err(failed) = team.failure() {
         // Members that have not failed wait for this one.
-        setup.tell(Step::Agree, &(shape, Err::<Vec<i64>, _>(Absent::Failed(failed.to_string())), without));
+        setup.tell(Step::Agree, &(shape, Err::<Vec<i64>, _>(Absent::Failed(absence(&failed))), without));
         return Err(failed);
     }
     let splits = mine.as_ref().map_err(|e| Absent::Refused(status::words(&e.refusal())));
@@ -72,8 +72,8 @@ pub(super) fn agree<B: Backend>(
                 let refused = Failure { phase: *phase, expected: *expected, got: *got, ..Failure::default() };
                 return Err(invalid(rank, refused.fault()));
             }
-            Err(Absent::Failed(why)) => {
-                let (stage, why) = ("splits".to_owned(), format!("its team has failed: {why}"));
+            Err(Absent::Failed((stage, why))) => {
+                let (stage, why) = (stage.clone(), why.clone());
                 return Err(Error::Setup { op: super::OP, pe: members[rank], stage, why });
             }
         };
