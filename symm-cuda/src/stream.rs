@@ -53,6 +53,8 @@ impl StreamInner {
 
     /// A point behind everything enqueued so far; `None` if all of that has ended, or is captured and not run.
     pub(crate) fn end(&self) -> Result<Option<Event>> {
+        // A look at a stream that is not captured ends somebody's capture in the strictest mode.
+        let _relaxed = Relaxed::enter()?;
         let on = if self.is_elsewhere() {
             // The one stream that waits for the per-thread streams of all threads.
             LEGACY as CUstream

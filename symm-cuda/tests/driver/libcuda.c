@@ -6,7 +6,8 @@
 // exported), FAKE_BYTES (of all GPUs together, 1 GiB), FAKE_FAIL (CALL=CODE: that call fails; several with commas between them),
 // FAKE_FABRIC_FAIL (the same, where the call is for a fabric handle), FAKE_LAUNCHES (file that gets the name of each kernel that is
 // launched, and whether it raises a slot by a store), FAKE_COPIES (1: and the bytes of each copy between GPU addresses, with `beside` if
-// its stream has no kernels). `fake_see` does for a thread what CUDA_VISIBLE_DEVICES does for a process.
+// its stream has no kernels). `fake_see` does for a thread what CUDA_VISIBLE_DEVICES does for a process. Between `fake_begin_capture` and
+// `fake_end_capture` somebody captures a stream in the strictest mode: queries by threads that are not relaxed end that capture.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -119,7 +120,27 @@ PUBLIC Result cuCtxSetCurrent(struct Context* context) {
 }
 PUBLIC Result cuCtxGetCurrent(struct Context** context) { return *context = current, OK; }
 PUBLIC Result cuCtxGetDevice(int* device) { return current ? (*device = current->device, OK) : 201; }
-PUBLIC Result cuThreadExchangeStreamCaptureMode(int* mode) { return *mode = 0, OK; }
+static _Atomic int captured, ended;
+static _Thread_local int capture_mode;
+PUBLIC void fake_begin_capture(void) {
+  ended = 0;
+  captured = 1;
+}
+// Whether the capture was still going on.
+PUBLIC int fake_end_capture(void) {
+  captured = 0;
+  return !ended;
+}
+PUBLIC Result cuThreadExchangeStreamCaptureMode(int* mode) {
+  const int before = capture_mode;
+  return capture_mode = *mode, *mode = before, OK;
+}
+static Result query(void) {
+  const int relaxed = 2;
+  if (!captured || capture_mode == relaxed) return OK;
+  ended = 1;
+  return 900;
+}
 
 PUBLIC Result cuStreamCreate(struct Stream** stream, unsigned flags) {
   (void)flags;
@@ -131,14 +152,14 @@ PUBLIC Result cuStreamGetCtx(struct Stream* stream, struct Context** context) {
   // The first numbers are the default streams of whatever context is current.
   return *context = (uintptr_t)stream <= 2 ? current : stream->context, OK;
 }
-PUBLIC Result cuStreamQuery(struct Stream* stream) { return (void)stream, OK; }
+PUBLIC Result cuStreamQuery(struct Stream* stream) { return (void)stream, query(); }
 PUBLIC Result cuStreamSynchronize(struct Stream* stream) { return (void)stream, OK; }
 PUBLIC Result cuStreamIsCapturing(struct Stream* stream, int* status) { return (void)stream, *status = 0, OK; }
 PUBLIC Result cuStreamWaitEvent(struct Stream* stream, void* event, unsigned flags) { return (void)stream, (void)event, (void)flags, OK; }
 PUBLIC Result cuEventCreate(void** event, unsigned flags) { return (void)flags, *event = malloc(1), OK; }
 PUBLIC Result cuEventDestroy_v2(void* event) { return free(event), OK; }
 PUBLIC Result cuEventRecord(void* event, struct Stream* stream) { return (void)event, (void)stream, OK; }
-PUBLIC Result cuEventQuery(void* event) { return (void)event, OK; }
+PUBLIC Result cuEventQuery(void* event) { return (void)event, query(); }
 
 PUBLIC Result cuModuleLoadData(void** module, const void* image) {
   (void)image;

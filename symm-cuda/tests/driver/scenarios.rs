@@ -59,6 +59,7 @@ pub(crate) const ALL: &[Scenario] = &[
         handles_are_tried(other, other)
     }),
     ("rounds_leave_nothing", &[], rounds_leave_nothing),
+    ("captures_of_others_go_on", &[], captures_of_others_go_on),
     ("copy_engines", &[("FAKE_COPIES", "1")], copy_engines),
     ("small_sums_are_pushed", &[("FAKE_GPUS", "3")], small_sums_are_pushed),
 ];
@@ -314,6 +315,36 @@ fn rounds_leave_nothing() {
         world.finalize()
     });
     assert_eq!(results, [Ok(()), Ok(())]);
+}
+
+/// What the library does beside somebody's capture in the strictest mode does not end it.
+fn captures_of_others_go_on() {
+    if !has_kernels() {
+        return;
+    }
+    // SAFETY: the driver is the one in host memory, which this process has loaded or loads now.
+    let driver = unsafe { libloading::Library::new("libcuda.so") }.expect("the driver in host memory");
+    // SAFETY: the functions are declared so there.
+    let (begin, end) = unsafe {
+        (
+            driver.get::<unsafe extern "C" fn()>("fake_begin_capture"),
+            driver.get::<unsafe extern "C" fn() -> i32>("fake_end_capture"),
+        )
+    };
+    let (begin, end) = (*begin.expect("it has this"), *end.expect("it has this"));
+    let results = each(local(1), &config(), |world| {
+        let early = (world.stream()?, world.local(DType::U8, 1 << 20)?);
+        // SAFETY: no preconditions.
+        unsafe { begin() };
+        drop(early);
+        drop((world.local(DType::U8, 1 << 20)?, world.stream()?));
+        drop(world.team().empty(&[1 << 20], DType::U8)?.rendezvous(world.team())?);
+        world.team().reclaim()?;
+        // SAFETY: no preconditions.
+        assert_eq!(unsafe { end() }, 1, "the capture was ended");
+        world.finalize()
+    });
+    assert_eq!(results, [Ok(())]);
 }
 
 /// A file that the driver lists launches in, from now on.
