@@ -184,7 +184,7 @@ __device__ __forceinline__ void clear_words(u64 at, const Inside& in) {
 }
 
 // Whether all words of a chunk are at `from`: one thread.
-__device__ __noinline__ bool has_come(u64 from, uint32_t at, uint32_t bytes, uint32_t tag) {
+inline __device__ __noinline__ bool has_come(u64 from, uint32_t at, uint32_t bytes, uint32_t tag) {
   for (uint32_t k = 0; k < WORDS; k++)
     for (uint32_t lane = 0; lane < 32; lane++) {
       // The vector that decides whether the word was written.
