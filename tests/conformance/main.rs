@@ -1,7 +1,8 @@
 //! The conformance suite: one table of cases, run on every backend, at every reach and number of PEs, in real processes.
 //!
 //! The binary executes itself again as the PEs of a job. One group of processes runs the cases of a configuration one
-//! after the other; what a case needs beside that (a setting, a world that it may end) gets a group of its own.
+//! after the other; what a case needs beside that (a setting, a world that it may end) gets a group of its own. Two of the host
+//! backend's configurations run at a time.
 //!
 //! ```text
 //! cargo test --test conformance                        everything

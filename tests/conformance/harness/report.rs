@@ -1,7 +1,9 @@
 //! Runs the table over all configurations, prints and counts.
 
+use std::collections::VecDeque;
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use super::Case;
@@ -26,6 +28,13 @@ struct Report {
 }
 
 impl Report {
+    fn add(&mut self, other: Report) {
+        self.passed += other.passed;
+        self.failed.extend(other.failed);
+        self.skipped += other.skipped;
+        self.cases.extend(other.cases);
+    }
+
     fn take(&mut self, name: &str, verdict: Verdict, required: bool, began: Instant) {
         let ms = began.elapsed().as_millis();
         let (outcome, why) = match &verdict {
@@ -78,6 +87,36 @@ impl Report {
 fn senseless(c: &Configuration) -> Option<String> {
     let few = c.n_pes < c.nodes as usize;
     few.then(|| format!("{} PEs do not fill {} nodes", c.n_pes, c.nodes))
+}
+
+/// Runs the host backend's configurations two at a time: a third of their time is deadlines that pass. Those with most PEs meet those with
+/// fewest. Other backends' configurations run alone: they share GPUs.
+fn run_configurations(cases: &[Case], selection: &Selection) -> Report {
+    let new = || Report { quiet: selection.quiet, ..Report::default() };
+    let all = selection.configurations();
+    let (host, others): (Vec<_>, Vec<_>) = all.iter().enumerate().partition(|(_, c)| c.backend == "host");
+    let (host, done) = (Mutex::new(VecDeque::from(host)), Mutex::new(Vec::new()));
+    let run = |(number, c): (usize, &Configuration)| {
+        let mut report = new();
+        run_configuration(cases, c, selection, &mut report);
+        done.lock().unwrap_or_else(PoisonError::into_inner).push((number, report));
+    };
+    let next = |last: bool| {
+        let mut waiting = host.lock().unwrap_or_else(PoisonError::into_inner);
+        if last { waiting.pop_back() } else { waiting.pop_front() }
+    };
+    std::thread::scope(|scope| {
+        for last in [false, true] {
+            let (run, next) = (&run, &next);
+            scope.spawn(move || std::iter::from_fn(|| next(last)).for_each(run));
+        }
+    });
+    others.into_iter().for_each(run);
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(number, _)| *number);
+    let mut report = new();
+    done.into_iter().for_each(|(_, part)| report.add(part));
+    report
 }
 
 fn run_configuration(cases: &[Case], c: &Configuration, selection: &Selection, report: &mut Report) {
@@ -169,10 +208,7 @@ pub(crate) fn run_all(cases: &[Case], selection: &Selection) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let began = Instant::now();
-    let mut report = Report { quiet: selection.quiet, ..Report::default() };
-    for c in selection.configurations() {
-        run_configuration(cases, &c, selection, &mut report);
-    }
+    let report = run_configurations(cases, selection);
     if !report.failed.is_empty() {
         say(&format!("\nfailed:\n    {}", report.failed.join("\n    ")));
     }
