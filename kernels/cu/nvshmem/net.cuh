@@ -126,16 +126,21 @@ __device__ __forceinline__ void put(const NetParams& n, Stage& stage, u64 to, u6
   }
 }
 
-// Gets bytes to anywhere: at most STAGE_BYTES unless `to` lies in the heap. The whole block; done when it returns.
-__device__ __forceinline__ void get(const NetParams& n, Stage& stage, u64 to, u64 from, u64 bytes, int pe) {
-  const bool direct = in_heap(n, to, bytes);
-  if (!direct && stage.at == 0) stage.at = take_stage(n);
+// Gets bytes to `to`, in the heap, or to the stage if that is 0: then at most STAGE_BYTES. The whole block; done when it returns.
+__device__ __forceinline__ void get_to_heap(const NetParams& n, Stage& stage, u64 to, u64 from, u64 bytes, int pe) {
+  if (to == 0 && stage.at == 0) stage.at = take_stage(n);
   if (stage.dirty) quiet(stage);
   __syncthreads();
-  symm_shim_get_block((void*)from, (void*)(direct ? to : stage.at), bytes, pe);
+  symm_shim_get_block((void*)from, (void*)(to != 0 ? to : stage.at), bytes, pe);
   __syncthreads();
   // Nothing older of those bytes is kept near.
   fence_acq_rel_sys();
+}
+
+// Gets bytes to anywhere: at most STAGE_BYTES unless `to` lies in the heap. The whole block; done when it returns.
+__device__ __forceinline__ void get(const NetParams& n, Stage& stage, u64 to, u64 from, u64 bytes, int pe) {
+  const bool direct = in_heap(n, to, bytes);
+  get_to_heap(n, stage, direct ? to : 0, from, bytes, pe);
   if (direct) return;
   block_copy<Source::Shared>(to, stage.at, bytes);
   __syncthreads();

@@ -30,6 +30,11 @@ using exchange::slot;
 // Shares cut runs at multiples of this: of every element, and of what the network moves well.
 constexpr u64 CUT = 256;
 
+// Rows of a block that lie no further apart are got together, with what lies between them: a message costs as much as so many bytes, or
+// more. (Over UCX and TCP on one machine 8 bytes take 15 us and 64 KiB twice that: `scale_out` in docs/BENCHMARKS.md. A NIC of 50 GB/s
+// moves 8 KiB in 160 ns, for which a proxy would have to start 6 million messages a second.)
+constexpr u64 CLOSE = 8 * 1024;
+
 struct Sums : reduce::Shared {
   u64 moved[MAX_RANKS];  // where buffers are whose tiles stand in for them
 };
@@ -79,6 +84,24 @@ __device__ __forceinline__ void each_run(u64 rows, u64 bytes, uint32_t share, ui
   for (u64 row = 0; row < rows; row++) f(row, begin, length);
 }
 
+// How many rows of a block one get brings, each with what lies behind it up to the next one: `room` bytes at most, and as few as give
+// every share some, unless that were little. 1: each row by itself.
+__device__ __forceinline__ u64 rows_together(const Take& t, u64 room, uint32_t shares) {
+  if (t.rows < 2 || t.src_stride < t.cols || t.src_stride - t.cols > CLOSE || t.src_stride + t.cols > room) return 1;
+  const u64 most = (room - t.cols) / t.src_stride + 1, even = (t.rows + shares - 1) / shares, least = CLOSE / t.src_stride + 1;
+  return min_u64(most, even > least ? even : least);
+}
+
+// Calls `f(row, rows, bytes)` for this share's groups of at most `together` rows of a block; `bytes` is what they span. The same on every
+// thread.
+template <typename F>
+__device__ __forceinline__ void each_group(const Take& t, u64 together, uint32_t share, uint32_t shares, F f) {
+  for (u64 row = share * together; row < t.rows; row += shares * together) {
+    const u64 rows = min_u64(together, t.rows - row);
+    f(row, rows, (rows - 1) * t.src_stride + t.cols);
+  }
+}
+
 // Copies `bytes` bytes at `start` of this PE's buffer to the same place of every other member's. The whole block.
 __device__ __forceinline__ void hand_on(const NetParams& n, Stage& stage, Sums& s, const ExchangeParams& p, u64 start, u64 bytes) {
   acq_rel_sys<FENCE_NET_HANDED>();
@@ -96,15 +119,20 @@ __device__ __forceinline__ void hand_on(const NetParams& n, Stage& stage, Sums& 
   __syncthreads();
 }
 
+// Bytes of one member's tile, where all network members have one in the stage at the same time: sixteen more are left, so that a tile can
+// lie as far from a vector's beginning as the others' bytes do.
+__device__ __forceinline__ u64 tile_bytes(const NetParams& n, const ExchangeParams& p) {
+  uint32_t networks = 0;
+  for (uint32_t r = 0; r < p.ranks; r++) networks += is_network(n, r);
+  return STAGE_BYTES / (networks == 0 ? 1 : networks) / 256 * 256 - 16;
+}
+
 // Calls `sum(begin, length, at)` for each tile of the run of `bytes` bytes at `from` of every buffer, while the buffers of network
 // members are where their tiles are: the tile is `length` bytes at `begin`, `at` bytes into the run. The whole block.
 template <typename Sum>
 __device__ __forceinline__ void tiles(const NetParams& n, Stage& stage, Sums& s, const ExchangeParams& p, u64 from, u64 bytes, Sum sum) {
-  uint32_t networks = 0;
-  for (uint32_t r = 0; r < p.ranks; r++) networks += is_network(n, r);
   if (stage.at == 0) stage.at = take_stage(n);
-  // Sixteen bytes more than a tile, so that it can lie as far from a vector's beginning as the others' bytes do.
-  const u64 room = STAGE_BYTES / (networks == 0 ? 1 : networks) / 256 * 256, tile = room - 16;
+  const u64 tile = tile_bytes(n, p), room = tile + 16;
   for (u64 at = 0; at < bytes; at += tile) {
     const u64 length = min_u64(bytes - at, tile), begin = from + at;
     const u64 skew = (s.buffer[p.rank] + begin) & 15;
@@ -163,13 +191,29 @@ __device__ __forceinline__ void add_all(const NetParams& n, Stage& stage, Sums& 
   }
 }
 
+// Copies groups of rows of a network member's block, through the stage.
+__device__ __forceinline__ void copy_groups(const NetParams& n, Stage& stage, const Take& t, u64 together, u64 from, u64 to, int pe, uint32_t share, uint32_t shares) {
+  each_group(t, together, share, shares, [&](u64 row, u64 rows, u64 bytes) {
+    net::get_to_heap(n, stage, 0, from + row * t.src_stride, bytes, pe);
+    for (u64 k = threadIdx.x / 32; k < rows; k += blockDim.x / 32)
+      for (u64 at = 0; at < t.cols; at += MAX_PIECE)
+        warp_copy<Source::Shared>(to + (row + k) * t.dst_stride + at, stage.at + k * t.src_stride + at, (uint32_t)min_u64(t.cols - at, MAX_PIECE));
+    __syncthreads();
+  });
+}
+
 // Copies this share's part of `rows` runs of `bytes` bytes of every member's buffer: the first at `src`, to `dst` and a step for each
 // rank. Gets of network members first: stores of direct ones go on meanwhile only in other blocks, since a get returns when it is done.
 __device__ __forceinline__ void copy_runs(const NetParams& n, Stage& stage, const Sums& s, const ExchangeParams& p, const Take& t, uint32_t share, uint32_t shares) {
+  const u64 together = rows_together(t, STAGE_BYTES, shares);
   for (int direct = 0; direct < 2; direct++) {
     for (uint32_t k = 1; k <= p.ranks; k++) {
       const uint32_t r = (p.rank + k) % p.ranks;
       if (is_network(n, r) == (direct == 1)) continue;
+      if (!direct && together > 1) {
+        copy_groups(n, stage, t, together, s.buffer[r] + t.src, t.dst + r * t.dst_step, pe_of(p, r), share, shares);
+        continue;
+      }
       each_run(t.rows, t.cols, share, shares, [&](u64 row, u64 begin, u64 bytes) {
         const u64 to = t.dst + r * t.dst_step + row * t.dst_stride + begin, from = s.buffer[r] + t.src + row * t.src_stride + begin;
         if (direct) {
@@ -227,6 +271,15 @@ __device__ __forceinline__ void work(const NetParams& n, Stage& stage, Sums& s, 
 // This share's part of one block of every member's buffer, added up here.
 template <typename E>
 __device__ __forceinline__ void sum_block(const NetParams& n, Stage& stage, Sums& s, const ExchangeParams& p, const Take& t, uint32_t divisor, uint32_t share, uint32_t shares) {
+  const u64 together = rows_together(t, tile_bytes(n, p), shares);
+  if (together > 1) {
+    each_group(t, together, share, shares, [&](u64 row, u64 rows, u64 span) {
+      tiles(n, stage, s, p, t.src + row * t.src_stride, span, [&](u64 begin, u64, u64) {
+        take::sum_take<E>(s, {begin, t.src_stride, rows, t.cols, t.dst + row * t.dst_stride, t.dst_stride, 0}, p.ranks, divisor, 0, 1);
+      });
+    });
+    return;
+  }
   each_run(t.rows, t.cols, share, shares, [&](u64 row, u64 first, u64 bytes) {
     const u64 to = t.dst + row * t.dst_stride + first;
     tiles(n, stage, s, p, t.src + row * t.src_stride + first, bytes, [&](u64 begin, u64 length, u64 at) {
