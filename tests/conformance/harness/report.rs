@@ -89,7 +89,7 @@ fn senseless(c: &Configuration) -> Option<String> {
     few.then(|| format!("{} PEs do not fill {} nodes", c.n_pes, c.nodes))
 }
 
-/// Runs the host backend's configurations two at a time: a third of their time is deadlines that pass. Those with most PEs meet those with
+/// Runs the host backend's configurations two at a time: half of their time is deadlines that pass. Those with most PEs meet those with
 /// fewest. Other backends' configurations run alone: they share GPUs.
 fn run_configurations(cases: &[Case], selection: &Selection) -> Report {
     let new = || Report { quiet: selection.quiet, ..Report::default() };
