@@ -19,6 +19,7 @@ use symm_core::backend::{
 };
 use symm_core::bootstrap::Bootstrap;
 use symm_core::capability::Capabilities;
+use symm_core::layout::ContextRoom;
 use symm_core::{Config, Pe, Result};
 
 #[cfg(feature = "cuda")]
@@ -306,7 +307,7 @@ unsafe impl Backend for AnyBackend {
         })
     }
 
-    fn context_room(&self, members: &[Pe]) -> usize {
+    fn context_room(&self, members: &[Pe]) -> ContextRoom {
         each!(self, |b| b.context_room(members))
     }
 

@@ -1,6 +1,6 @@
 // one_shot_all_reduce and two_shot_all_reduce whose elements are pushed with the note, instead of being read once all notes are here.
 //
-// Each PE writes its elements into room that is its own in every member's context, as words that carry a tag of the epoch; whoever has
+// Each PE writes its elements into room that is its own in every member's context, as words that are zeros until they come; whoever has
 // all words of all members adds up and is done. No element is read over the link, no buffer by anybody but its owner, and there are no
 // done-flags: room is written again two epochs later, when its owner has arrived at the epoch between. What is left is one word over the
 // link (0.6 us on an H200) where the read form takes a note, a read there and back, a fence and a flag.
@@ -13,25 +13,36 @@
 // crosses the links, for one more word's time. Both forms come in both ways; the host decides (pushed in geometry.rs), from what is equal
 // on all members, so all run this kernel or none does.
 //
-// What the tag must not be is that of words which an earlier operation left. None leaves any: whoever takes elements out of a word
-// clears it, before its operation ends and thus before the word can be written again. Where an operation failed words may be left; then
-// the team does nothing until `recover`, which clears the room once no kernel of any member runs. A verdict is not needed before words
-// are taken: until it is good their sums stay in registers.
+// What a word must not be is one that an earlier operation left. None leaves any: whoever takes elements out of a word clears it, before
+// its operation ends and thus before the word can be written again. Where an operation failed words may be left; then the team does
+// nothing until `recover`, which clears the room once no kernel of any member runs. A verdict is not needed before words are taken: until
+// it is good their sums stay in registers.
+//
+// Between two members as many as 16 MiB are pushed, too, since stores go faster than loads. Their room would be large twice: all epochs
+// share it (PushedParams::room_step), and nothing is pushed before the verdict, when its owner has arrived. It costs 1.3 us.
 //
 // Where time goes, beyond what exchange.cu says:
 //
 //  1. A few KiB are one block: no ticket, no count, and the epoch is known one atomic after the launch began, 1 us sooner.
 //  2. Elements are loaded while the epoch is on its way, notes are read and judged while elements are.
-//  3. Twelve bytes of a word of 16 are elements: 4/3 of the bytes cross the link, and in exchange nothing is fenced, raised or counted
-//     there. A lane has three vectors and four words, so loads, stores and polls are 512 bytes in a row for a warp.
-//  4. No more than 32 blocks, so that the next launch of the stream may start early.
+//  3. All 16 bytes of a word are elements, stored at once as fast as plain stores are (350 GB/s), and in exchange nothing is fenced, raised
+//     or counted there. A word of 12 bytes and a tag, which this kernel had before, took 1.4 us longer for 1 MiB.
+//  4. No more than 32 blocks where elements are few, so that the next launch of the stream may start early.
+//  5. Each warp has one chunk on its way, besides that which it waits for: own elements are read, pushed, taken and stored at the same
+//     pace. Where warps push all they have first, 16 MiB take 7 us longer.
+//  6. Whoever misses words looks at nothing else for WORD_LOOKS looks: what else can end a wait takes two looks, in which words come. With
+//     8 looks 1 MiB took 10.3 us with 32 blocks, and so no less than with 16.
+//  7. No fence but that before a share is counted and that behind the last count: the epoch is handed on without one, since each block
+//     acquires the operation before by itself (0.25 us), and so is the end (0.25 us).
 //
-// In a graph between two H200s, in us, this form and the one that reads: one_shot_all_reduce of 4 KiB 5.2 and 8.8, 64 KiB 6.5 and 9.8,
-// 1 MiB 11.6 and 12.9; two_shot_all_reduce 5.2 and 9.4, 6.4 and 10.4 for the first two. Between 64 KiB and 1 MiB words go at 250 GB/s, where
-// plain stores reach 350.
+// In a graph of 10 between two H200s, the kernels without the library, in us, and in brackets those of the form that reads: 4 KiB 4.7,
+// 64 KiB 5.4, 1 MiB 8.7 (12.7), 2 MiB 12.8 (15.4), 4 MiB 19.1 (22.3), 8 MiB 31.1 (34.7), 16 MiB 54.6 (60.0).
 //
-// Tried and left out, without a difference beyond 0.1 us: a pause between looks, looks at one word of four, 24 to 128 blocks for 1 MiB,
-// blocks of half as many warps for 64 KiB. One block of 23 warps for 64 KiB took 8.4 us.
+// Tried and left out. For 1 MiB, in kernels with nothing else: plain stores, a fence and a flag for each block, 7.7 us where such words
+// took 6.0 (and words of 12 bytes and a tag 7.1); weak stores, and `.v4` in place of `.b128`, which are no faster; blocks that push and
+// others that take, 5.9. For 16 MiB: the same two roles took 50.2 and warps of both 51.1, but in place nobody may store sums where another
+// warp has yet to push; two and more chunks on the way, 52 to 58; plain stores with flags, 54; reading with 4 loads in flight 53.8, with
+// one 54.9. Without a difference beyond 0.1 us: a pause between looks, looks at one word of some. One block of 23 warps for 64 KiB took 8.4.
 #include "pushed/agree.cuh"
 
 using namespace symm;
@@ -55,7 +66,7 @@ struct WordsSeen {
     if (sums ? r != chunk % p.ranks : r == p.rank) return epoch;
     const uint32_t index = q.two_hops ? chunk / p.ranks : chunk;
     const u64 at = sums ? place_of_sums(cut.stride, p.ranks, chunk) : place(cut.stride, r, p.rank, index);
-    return has_come(p.mine + room_of(q, epoch) + at, chunk * CHUNK, cut.bytes, tag_of(epoch)) ? epoch : epoch - 1;
+    return has_come(p.mine + room_of(q, epoch) + at, chunk * CHUNK, cut.bytes) ? epoch : epoch - 1;
   }
 };
 
@@ -114,15 +125,19 @@ __device__ __forceinline__ void add_pair(Vectors& c, const Vectors& other) {
 
 // Takes what one member wrote: its elements, or the sums that it made. False, on every lane, if the wait for them failed.
 __device__ __forceinline__ bool take_one(const PushedShared& s, const PushedParams& q, u64 epoch, uint32_t chunk, bool sums, u64 from, const Inside& in, Vectors& c) {
-  Words a;
+  Keys keys = 0;
   for (uint32_t look = 1;; look++) {
-    load_words(a, from, in);
-    if (!__any_sync(ALL, missing(a, in, tag_of(epoch)))) break;
-    if (look % LOOKS == 0 && !waits_on(s, q, epoch, chunk, sums)) return false;
+    const bool asks = look % KEY_LOOKS == 0;
+    const Elements said = load_keys(from, asks);
+    const Words a = load_words(from, in);
+    if (asks) keys = keys_of(said);
+    if (!__any_sync(ALL, missing(a, keys))) {
+      c = vectors_of(a);
+      clear_words(from, in, keys);
+      return true;
+    }
+    if (look % WORD_LOOKS == 0 && !waits_on(s, q, epoch, chunk, sums)) return false;
   }
-  c = vectors_of(a);
-  clear_words(from, in);
-  return true;
 }
 
 // Takes the elements of members `r` and, if there is one, `r + 1`, but not this PE's own, all under way at once.
@@ -130,19 +145,22 @@ __device__ __forceinline__ bool take_two(const PushedShared& s, const PushedPara
                                          const Vectors& own, Vectors& first, Vectors& second) {
   const ExchangeParams& p = q.reduce.exchange;
   const bool here = r != p.rank, next = r + 1 < p.ranks && r + 1 != p.rank;
-  Words a, b;
+  const Inside in_first = in_if(in, here), in_second = in_if(in, next);
+  Keys keys = 0, more = 0;
   for (uint32_t look = 1;; look++) {
-    if (here) load_words(a, from, in);
-    if (next) load_words(b, then, in);
-    const bool late = (here && missing(a, in, tag_of(epoch))) || (next && missing(b, in, tag_of(epoch)));
-    if (!__any_sync(ALL, late)) break;
-    if (look % LOOKS == 0 && !waits_on(s, q, epoch, chunk, false)) return false;
+    const bool asks = look % KEY_LOOKS == 0;
+    const Elements said = load_keys(from, asks && here), told = load_keys(then, asks && next);
+    const Words a = load_words(from, in_first), b = load_words(then, in_second);
+    if (asks) keys = keys_of(said), more = keys_of(told);
+    if (!__any_sync(ALL, missing(a, keys) || missing(b, more))) {
+      first = here ? vectors_of(a) : own;
+      second = next ? vectors_of(b) : own;
+      clear_words(from, in_first, keys);
+      clear_words(then, in_second, more);
+      return true;
+    }
+    if (look % WORD_LOOKS == 0 && !waits_on(s, q, epoch, chunk, false)) return false;
   }
-  first = here ? vectors_of(a) : own;
-  second = next ? vectors_of(b) : own;
-  if (here) clear_words(from, in);
-  if (next) clear_words(then, in);
-  return true;
 }
 
 // The sums of a team's members, in rank order.
@@ -176,14 +194,14 @@ __device__ __forceinline__ void push_own(const PushedParams& q, const Cut& cut, 
   const Inside in = inside_of(chunk * CHUNK, cut.bytes);
   const u64 room = room_of(q, epoch);
   if (PAIR) {
-    push_chunk(p.near_regions[1 - p.rank] + room + chunk * CHUNK_ROOM, c, in, tag_of(epoch));
+    push_chunk(p.near_regions[1 - p.rank] + room + chunk * CHUNK_ROOM, c, in);
     return;
   }
   const uint32_t owner = q.two_hops ? chunk % p.ranks : p.ranks, index = q.two_hops ? chunk / p.ranks : chunk;
 #pragma unroll 1
   for (uint32_t hop = 0; hop + 1 < p.ranks; hop++) {
     const uint32_t r = destination(p, hop);
-    if (owner == p.ranks || owner == r) push_chunk(region(p, r) + room + place(cut.stride, p.rank, r, index), c, in, tag_of(epoch));
+    if (owner == p.ranks || owner == r) push_chunk(region(p, r) + room + place(cut.stride, p.rank, r, index), c, in);
   }
 }
 
@@ -205,7 +223,7 @@ __device__ __forceinline__ bool add_up(const PushedShared& s, const PushedParams
   // Whoever gets them looks at the verdict itself.
 #pragma unroll 1
   for (uint32_t hop = 0; q.two_hops && hop + 1 < p.ranks; hop++)
-    push_chunk(region(p, destination(p, hop)) + room_of(q, epoch) + place_of_sums(cut.stride, p.ranks, chunk), c, in, tag_of(epoch));
+    push_chunk(region(p, destination(p, hop)) + room_of(q, epoch) + place_of_sums(cut.stride, p.ranks, chunk), c, in);
   return true;
 }
 
@@ -223,8 +241,11 @@ __device__ __forceinline__ void end_operation(const PushedParams& q, const Share
     // With a block for every piece all tickets are taken by now; else the last block to leave puts them back.
     if (gridDim.x >= q.pieces) store_relaxed_gpu_u32(&record->tickets, 0);
   }
-  // The count never falls: an operation that gives up in its ticket's wait may end before an earlier one.
-  max_release_gpu_u64((void*)(p.mine + CONTEXT_COMPLETED), epoch);
+  // The count never falls: an operation that gives up in its ticket's wait may end before an earlier one. Of several shares the fence
+  // behind their count has released what they did.
+  void* completed = (void*)(p.mine + CONTEXT_COMPLETED);
+  if (q.pieces > 1) max_relaxed_gpu_u64(completed, epoch);
+  else max_release_gpu_u64(completed, epoch);
 }
 
 // The epoch, for a share. One thread.
@@ -233,12 +254,15 @@ __device__ __forceinline__ u64 epoch_of(const PushedParams& q, const Shared& s, 
   u64 epoch;
   if (share == 0) {
     epoch = take_epoch(p, s.began);
-    // Release: whoever sees the epoch sees what the operation before left.
-    if (q.pieces > 1) store_release_gpu_u64(&record_of(p)->epoch, epoch);
+    if (q.pieces > 1) store_relaxed_gpu_u64(&record_of(p)->epoch, epoch);
   } else {
-    // Bounded by the deadline of the block that holds ticket 0, which is running.
-    do epoch = load_acquire_gpu_u64(&record_of(p)->epoch);
-    while (epoch == 0);
+    // Bounded by the deadline of the block that holds ticket 0, which is running. Each acquires what the operation before left by itself:
+    // a release by that block would come before the epoch's store, and take as long as a look.
+    for (;;) {
+      epoch = load_relaxed_gpu_u64(&record_of(p)->epoch);
+      const u64 ended = load_acquire_gpu_u64((const void*)(p.mine + CONTEXT_COMPLETED));
+      if (epoch != 0 && ((epoch & SKIP) != 0 || ended + 1 >= epoch)) break;
+    }
   }
   return epoch;
 }
@@ -289,18 +313,21 @@ __device__ __forceinline__ void run(PushedShared& s, const PushedParams& q) {
       }
       step(STEP_VERDICT);
     } else if (fine) {
+      if (q.room_step == 0) fine = agreed_upon(s);
+      // One more chunk is on its way before the others' elements of a chunk are waited for. `chunk`: the next to push.
 #pragma unroll 1
-      for (uint32_t chunk = first; chunk < cut.chunks; chunk += far) {
-        if (chunk != first) c = load_chunk<E>(source, chunk * CHUNK, cut.bytes);
-        push_own<PAIR>(q, cut, epoch, chunk, c);
-        if (p.input != 0) store_chunk<E>(own, chunk * CHUNK, cut.bytes, c);
-      }
-      step(STEP_PUSHED);
-#pragma unroll 1
-      for (uint32_t chunk = first; chunk < cut.chunks && fine; chunk += far) {
-        if (first + far < cut.chunks) c = load_chunk<E>(source, chunk * CHUNK, cut.bytes);
-        fine = add_up<E, PAIR>(s, q, cut, epoch, chunk, c) && agreed_upon(s);
-        if (fine) store_chunk<E>(result, chunk * CHUNK, cut.bytes, c);
+      for (uint32_t chunk = first; chunk < cut.chunks + far && fine; chunk += far) {
+        if (chunk < cut.chunks) {
+          if (chunk != first) c = load_chunk<E>(source, chunk * CHUNK, cut.bytes);
+          push_own<PAIR>(q, cut, epoch, chunk, c);
+          if (p.input != 0) store_chunk<E>(own, chunk * CHUNK, cut.bytes, c);
+          step(STEP_PUSHED);
+        }
+        if (chunk == first) continue;
+        const uint32_t before = chunk - far;
+        if (first + far < cut.chunks) c = load_chunk<E>(source, before * CHUNK, cut.bytes);
+        fine = add_up<E, PAIR>(s, q, cut, epoch, before, c) && agreed_upon(s);
+        if (fine) store_chunk<E>(result, before * CHUNK, cut.bytes, c);
       }
     }
     const bool broke = __syncthreads_or(!fine);

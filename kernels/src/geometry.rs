@@ -143,9 +143,9 @@ pub fn reduce(bytes: u64, limits: Limits) -> Launch {
     Launch { blocks: wanted.clamp(1, limits.blocks()), threads: REDUCE_THREADS, remote: 0 }
 }
 
-/// Bytes of elements that a warp pushes at a time, and what they are as words with tags (`cu/pushed/common.cuh`).
+/// Bytes of elements that a warp pushes at a time, and the room that they take (`cu/pushed/common.cuh`).
 const CHUNK: u64 = 1536;
-const CHUNK_ROOM: u64 = 2048;
+const CHUNK_ROOM: u64 = 1664;
 
 /// Warps of a block that push, at most, beside the one that waits for notes: of two members, and of more.
 const PAIR_WARPS: u64 = 23;
@@ -153,12 +153,17 @@ const TEAM_WARPS: u64 = 15;
 
 /// Chunks up to which one block is faster than several, which must first tell each other the epoch.
 const ONE_BLOCK_CHUNKS: u64 = 11;
-/// Warps that push, at least, of each block where there are several.
-const FEW_WARPS: u64 = 8;
-/// Blocks at most, so that the next launch of the stream may start early: of two members, and of more. Between two H200s 16, 24, 32, 64
-/// and 128 blocks took 11.6, 12.2, 12.1, 12.0 and 11.9 µs for 1 MiB.
-const PAIR_BLOCKS: u64 = 16;
-const TEAM_BLOCKS: u64 = 32;
+/// Warps that push, at least, of each block where there are several: of two members, and of more.
+const PAIR_FEW_WARPS: u64 = 6;
+const TEAM_FEW_WARPS: u64 = 8;
+/// Blocks at most, so that the next launch of the stream may start early. Between two H200s 1 MiB took 9.6 µs with 16 blocks of 23 warps, and
+/// 8.7 with 32, of which each warp has one chunk.
+const MOST_BLOCKS: u64 = 32;
+
+/// Blocks at most, and warps of each that push, where two members push much: a block for each multiprocessor of an H200. They are cut by
+/// these numbers on any GPU, since they must be equal on both. 16 MiB took 54.6 µs, with 19 and 23 warps 55.0 and 55.4.
+const STEADY_BLOCKS: u32 = 132;
+const STEADY_WARPS: u64 = 15;
 
 /// Bytes more over the links that take as long as one more word's way, about 1.2 µs.
 const HOP_BYTES: u64 = 400 << 10;
@@ -172,6 +177,8 @@ pub struct Pushed {
     pub pieces: u32,
     /// Whether a chunk's elements go to one member, which pushes the sums; else all elements go to all.
     pub two_hops: bool,
+    /// Whether elements are pushed once all members have arrived, into room that all epochs share.
+    pub waits: bool,
 }
 
 /// An all-reduce of `bytes` bytes between `ranks` members whose elements are pushed into contexts with `room` bytes for one epoch;
@@ -192,17 +199,32 @@ pub fn pushed(bytes: u64, ranks: u32, most: u64, room: u64, limits: Limits) -> O
     if !one_hop && !two_hops {
         return None;
     }
-    let (widest, most_blocks) = if w == 2 { (PAIR_WARPS, PAIR_BLOCKS) } else { (TEAM_WARPS, TEAM_BLOCKS) };
+    let (widest, few) = if w == 2 { (PAIR_WARPS, PAIR_FEW_WARPS) } else { (TEAM_WARPS, TEAM_FEW_WARPS) };
     let pieces = if chunks <= ONE_BLOCK_CHUNKS {
         1
     } else {
-        chunks.div_ceil(chunks.div_ceil(most_blocks).clamp(FEW_WARPS, widest)).min(most_blocks)
+        chunks.div_ceil(chunks.div_ceil(MOST_BLOCKS).clamp(few, widest)).min(MOST_BLOCKS)
     };
     let warps = chunks.div_ceil(pieces).clamp(1, widest);
     let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
     let pieces = narrow(pieces);
     let launch = Launch { blocks: pieces.min(limits.blocks()), threads: 32 * narrow(warps + 1), remote: 0 };
-    Some(Pushed { launch, pieces, two_hops })
+    Some(Pushed { launch, pieces, two_hops, waits: false })
+}
+
+/// The same between two members, of more elements: those of at most `most` bytes, pushed once both have arrived into contexts with `room`
+/// bytes for all epochs; `None` if there are more.
+///
+/// Each warp has one chunk on its way beside that which it waits for, so they are many, and as few for a block as keep the link full.
+pub fn pushed_by_pair(bytes: u64, most: u64, room: u64, limits: Limits) -> Option<Pushed> {
+    let chunks = bytes.div_ceil(CHUNK);
+    if bytes > most || chunks.saturating_mul(CHUNK_ROOM) > room {
+        return None;
+    }
+    let pieces = u32::try_from(chunks.div_ceil(STEADY_WARPS)).unwrap_or(u32::MAX).clamp(1, STEADY_BLOCKS);
+    let threads = 32 * (u32::try_from(chunks.clamp(1, STEADY_WARPS)).unwrap_or(1) + 1);
+    let launch = Launch { blocks: pieces.min(limits.blocks()), threads, remote: 0 };
+    Some(Pushed { launch, pieces, two_hops: false, waits: true })
 }
 
 /// A put or get of `bytes` bytes. Small ones take one block, so that the signal needs no count of blocks.
@@ -360,11 +382,11 @@ mod tests {
         assert_eq!([0, 2, 1536, 1537].map(of), [(1, 1, 64), (1, 1, 64), (1, 1, 64), (1, 1, 96)]);
         assert_eq!(
             [4096, 16384, 65536, 1 << 20].map(of),
-            [(1, 1, 128), (1, 1, 384), (6, 6, 288), (16, 16, 768)]
+            [(1, 1, 128), (1, 1, 384), (8, 8, 224), (32, 32, 736)]
         );
         // With fewer blocks than pieces each takes several; the pieces stay what they are on the other members.
         let few = pushed(1 << 20, 2, 1 << 20, room(2), Limits { max_blocks: 5, ..H200 }).unwrap();
-        assert_eq!((few.pieces, few.launch.blocks, few.launch.threads), (16, 5, 768));
+        assert_eq!((few.pieces, few.launch.blocks, few.launch.threads), (32, 5, 736));
     }
 
     #[test]
@@ -397,18 +419,32 @@ mod tests {
     }
 
     #[test]
+    fn two_members_push_much_in_as_many_pieces_on_any_gpu() {
+        let room = |bytes: u64| bytes.div_ceil(CHUNK) * CHUNK_ROOM;
+        let of = |bytes, limits| pushed_by_pair(bytes, 16 << 20, room(16 << 20), limits);
+        let whole = of(16 << 20, H200).unwrap();
+        assert_eq!((whole.pieces, whole.launch.blocks, whole.launch.threads), (132, 132, 512));
+        assert!(whole.waits && !whole.two_hops && of(2 << 20, H200).unwrap().pieces > 64);
+        for limits in [Limits { max_blocks: 3, ..H200 }, Limits { multiprocessors: 2, max_blocks: 0 }] {
+            let few = of(16 << 20, limits).unwrap();
+            assert_eq!((few.pieces, few.launch.threads), (whole.pieces, whole.launch.threads));
+            assert!(few.launch.blocks <= 3);
+        }
+        let one = of(1, H200).unwrap();
+        assert_eq!((one.pieces, one.launch.blocks, one.launch.threads), (1, 1, 64));
+        assert_eq!(of((16 << 20) + 1, H200), None);
+        assert_eq!(pushed_by_pair(1537, 4096, 2 * CHUNK_ROOM - 1, H200), None);
+        assert_eq!(pushed_by_pair(1, 0, 1 << 20, H200), None);
+    }
+
+    #[test]
     fn kernels_cut_pushed_elements_alike() {
         let common = include_str!("../cu/pushed/common.cuh");
-        for line in [
-            "VECTORS = 3;",
-            "WORDS = 4;",
-            "ROW = 32 * 16;",
-            "CHUNK = VECTORS * ROW;",
-            "CHUNK_ROOM = WORDS * ROW;",
-        ] {
+        for line in ["VECTORS = 3;", "ROW = 32 * 16;", "CHUNK = VECTORS * ROW;", "CHUNK_ROOM = CHUNK + 128;"]
+        {
             assert!(common.contains(line), "{line}");
         }
-        assert_eq!((CHUNK, CHUNK_ROOM), (3 * 32 * 16, 4 * 32 * 16));
+        assert_eq!((CHUNK, CHUNK_ROOM), (3 * 32 * 16, 3 * 32 * 16 + 128));
         let kernels = include_str!("../cu/pushed.cu");
         for (name, warps) in [("PAIR", PAIR_WARPS), ("TEAM", TEAM_WARPS)] {
             assert!(

@@ -255,10 +255,12 @@ params! {
     struct PushedParams {
         /// As for the other reductions.
         reduce: ReduceParams,
-        /// Offset, in every member's context, of the room for pushed elements.
+        /// Offset, in every member's context, of the room for pushed elements of even epochs.
         room: u64,
-        /// Bytes of it for one parity of the epoch; the other follows.
+        /// Bytes of it.
         room_bytes: u64,
+        /// From there to the room of odd epochs; 0 where there is one for all, and nothing is pushed before the verdict.
+        room_step: u64,
         /// Pieces into which the elements are cut, the same number on every member.
         pieces: u32,
         /// 1 where a chunk's elements go to one member and the sums come from there; 0 where all go to all.

@@ -10,7 +10,7 @@ use symm_core::backend::{
 };
 use symm_core::bootstrap::Bootstrap;
 use symm_core::capability::Capabilities;
-use symm_core::layout::ContextLayout;
+use symm_core::layout::{ContextLayout, ContextRoom};
 use symm_core::{Addr, Backend, Config, Pe, Result};
 
 use crate::capture::Relaxed;
@@ -34,6 +34,8 @@ pub struct Cuda {
     pub(crate) max_blocks: u32,
     /// Most bytes of an all-reduce whose elements are pushed.
     pub(crate) all_reduce_push: usize,
+    /// The same between two members, once all have arrived.
+    pub(crate) all_reduce_push_pair: usize,
     /// Whether all PEs are on one host.
     pub(crate) one_host: bool,
     /// What memory is shared as instead of what was asked for, and why.
@@ -58,8 +60,16 @@ unsafe impl Backend for Cuda {
 
     fn init(boot: &Arc<dyn Bootstrap>, config: &Config) -> Result<Self> {
         let Opened { shared, kernels, atomics, one_host, fallback } = open(boot, config)?;
-        let (max_blocks, all_reduce_push) = (config.max_blocks, config.all_reduce_push);
-        Ok(Cuda { shared, kernels, atomics, max_blocks, all_reduce_push, one_host, fallback })
+        Ok(Cuda {
+            shared,
+            kernels,
+            atomics,
+            max_blocks: config.max_blocks,
+            all_reduce_push: config.all_reduce_push,
+            all_reduce_push_pair: config.all_reduce_push_pair,
+            one_host,
+            fallback,
+        })
     }
 
     fn name(&self) -> &'static str {
@@ -130,8 +140,8 @@ unsafe impl Backend for Cuda {
         RawHandle::bind(&self.shared, parts)
     }
 
-    fn context_room(&self, members: &[Pe]) -> usize {
-        ContextLayout::room_for(self.all_reduce_push, members.len())
+    fn context_room(&self, members: &[Pe]) -> ContextRoom {
+        ContextRoom::for_sums(self.all_reduce_push, self.all_reduce_push_pair, members.len())
     }
 
     fn bind_context(&self, parts: ContextParts<Self>) -> Result<RawContext> {

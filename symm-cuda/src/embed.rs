@@ -69,8 +69,16 @@ impl Gpu {
         let shared = Shared::new(device.shared_by(here))?;
         let atomics = shared.device.atomics_with(uuids)?;
         // Capabilities and records are those of the backend that embeds this one.
-        let (max_blocks, all_reduce_push) = (config.max_blocks, config.all_reduce_push);
-        Ok(Cuda { shared, kernels, atomics, max_blocks, all_reduce_push, one_host: false, fallback: None })
+        Ok(Cuda {
+            shared,
+            kernels,
+            atomics,
+            max_blocks: config.max_blocks,
+            all_reduce_push: config.all_reduce_push,
+            all_reduce_push_pair: config.all_reduce_push_pair,
+            one_host: false,
+            fallback: None,
+        })
     }
 }
 

@@ -160,7 +160,7 @@ impl RawContext {
         shared.upload(self.mine + ContextLayout::COMPLETED as u64, &[epoch])?;
         shared.zero(self.mine + l.arrival as u64, l.slots - l.arrival)?;
         // Elements that an operation that failed has not taken: kernels know new ones from zeros alone.
-        shared.zero(self.mine + l.room as u64, 2 * l.room_bytes)?;
+        shared.zero(self.mine + l.room as u64, l.bytes - l.room)?;
         shared.zero(self.local.gpu(), size_of::<ContextLocal>())
     }
 }

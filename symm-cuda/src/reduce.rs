@@ -5,7 +5,7 @@ use symm_core::backend::{Exchange, Form};
 use symm_core::status::words;
 use symm_core::{Addr, DType, Result};
 use symm_kernels::Entry;
-use symm_kernels::geometry::{Limits, Pushed, pushed, reduce};
+use symm_kernels::geometry::{Limits, Pushed, pushed, pushed_by_pair, reduce};
 use symm_kernels::params::{PushedParams, ReduceParams};
 
 use crate::backend::Cuda;
@@ -65,10 +65,20 @@ impl Cuda {
             context.order(stream)?;
         }
         if let Some(p) = self.pushed(context, x, limits) {
-            let room = (context.layout.room as u64, context.layout.room_bytes as u64);
-            let two_hops = u32::from(p.two_hops);
-            let params =
-                PushedParams { reduce: params, room: room.0, room_bytes: room.1, pieces: p.pieces, two_hops };
+            let l = &context.layout;
+            let (room, room_bytes, room_step) = if p.waits {
+                (l.shared_room, l.shared_room_bytes, 0)
+            } else {
+                (l.room, l.room_bytes, l.room_bytes)
+            };
+            let params = PushedParams {
+                reduce: params,
+                room: room as u64,
+                room_bytes: room_bytes as u64,
+                room_step: room_step as u64,
+                pieces: p.pieces,
+                two_hops: u32::from(p.two_hops),
+            };
             let entry = pushed_entry(x.dtype, ranks == 2);
             // SAFETY: as below; the room is in every member's copy of the context.
             return unsafe { self.kernels.launch(entry, p.launch, stream, &params) };
@@ -97,8 +107,11 @@ impl Cuda {
             return None;
         }
         let bytes = x.in_rows.saturating_mul(x.row_bytes) as u64;
-        let (ranks, room) = (u32::try_from(context.members.len()).ok()?, context.layout.room_bytes as u64);
-        pushed(bytes, ranks, self.all_reduce_push as u64, room, limits)
+        let (ranks, l) = (u32::try_from(context.members.len()).ok()?, &context.layout);
+        pushed(bytes, ranks, self.all_reduce_push as u64, l.room_bytes as u64, limits).or_else(|| {
+            let most = self.all_reduce_push_pair as u64;
+            if ranks == 2 { pushed_by_pair(bytes, most, l.shared_room_bytes as u64, limits) } else { None }
+        })
     }
 }
 
@@ -146,7 +159,7 @@ pub(crate) fn enqueue_write_value32(stream: &Stream, dst: Addr, value: u32) -> R
 
 #[cfg(test)]
 mod tests {
-    use symm_core::layout::ContextLayout;
+    use symm_core::layout::{ContextLayout, ContextRoom};
 
     use super::*;
 
@@ -160,6 +173,15 @@ mod tests {
                     let fits = pushed(bytes.min(most as u64), ranks, most as u64, room, limits).is_some();
                     assert!(fits, "{bytes} of {most} bytes, {ranks} members");
                 }
+            }
+        }
+        for most in [2048, 64 << 10, 16 << 20, 1 << 30] {
+            let room = ContextRoom::for_sums(1024, most, 2).shared as u64;
+            for bytes in [1025, most as u64 / 2, most as u64] {
+                assert!(
+                    pushed_by_pair(bytes, most as u64, room, limits).is_some(),
+                    "{bytes} of {most} bytes"
+                );
             }
         }
     }

@@ -10,6 +10,7 @@ use symm_core::backend::{
 };
 use symm_core::bootstrap::Bootstrap;
 use symm_core::capability::Capabilities;
+use symm_core::layout::ContextRoom;
 use symm_core::{Addr, Backend, Config, Deadline, Error, Pe, Result};
 use symm_cuda::{Cuda, Graph, Marker, Status, Stream};
 
@@ -134,9 +135,9 @@ unsafe impl Backend for Nvshmem {
         RawHandle::bind(self, parts)
     }
 
-    fn context_room(&self, members: &[Pe]) -> usize {
+    fn context_room(&self, members: &[Pe]) -> ContextRoom {
         // Teams of direct members run `symm-cuda`'s kernels; those of the network take no elements from there.
-        if self.reached.among(members) { self.cuda.context_room(members) } else { 0 }
+        if self.reached.among(members) { self.cuda.context_room(members) } else { ContextRoom::default() }
     }
 
     fn bind_context(&self, parts: ContextParts<Self>) -> Result<RawContext> {

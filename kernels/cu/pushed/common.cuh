@@ -1,7 +1,10 @@
 // What all parts of the pushed reductions share: how elements are cut, and where they lie in members' contexts.
 //
-// A warp takes a *chunk* at a time: three vectors of 16 bytes a lane, which travel as four words of twelve bytes and a tag. Chunks,
-// pieces and places follow from the number of elements and members alone, so they are the same on all members.
+// A warp takes a *chunk* at a time: three vectors of 16 bytes a lane. Each vector travels as a *word*, written and read at once, from
+// which a constant, the *key*, was taken by exclusive or: a word of zeros is none, and that is what a word holds whose elements were
+// taken. A vector that is the key itself makes such a word, so behind the words of a chunk lies one more, written only if there are such
+// vectors, that says where. Chunks, pieces and places follow from the number of elements and members alone, so they are the same on all
+// members.
 #pragma once
 
 #include "../reduce/begin.cuh"
@@ -14,10 +17,9 @@ namespace pushed {
 using namespace reduce;
 
 constexpr uint32_t VECTORS = 3;
-constexpr uint32_t WORDS = 4;
 constexpr uint32_t ROW = 32 * 16;  // of a warp: a vector, or a word, a lane
 constexpr uint32_t CHUNK = VECTORS * ROW;
-constexpr u64 CHUNK_ROOM = WORDS * ROW;
+constexpr u64 CHUNK_ROOM = CHUNK + 128;  // the words, the one behind them, and what is left of the line
 
 // What the block knows of the verdict.
 enum Outcome : uint32_t { PENDING, GOOD, BAD_WAIT, BAD_VERDICT };
@@ -25,9 +27,6 @@ enum Outcome : uint32_t { PENDING, GOOD, BAD_WAIT, BAD_VERDICT };
 struct PushedShared : Shared {
   uint32_t outcome;
 };
-
-// The tag of an epoch's elements; never 0, which is what a word holds from which they were taken.
-__device__ __forceinline__ uint32_t tag_of(u64 epoch) { return (uint32_t)epoch | 1u << 31; }
 
 // How the elements of a call are cut. Those of one call fit 32 bits (symm_core::Config).
 struct Cut {
@@ -47,7 +46,7 @@ __device__ __forceinline__ Cut cut_of(const PushedParams& q, bool fine) {
 }
 
 // Where the room of an epoch begins, in a member's context.
-__device__ __forceinline__ u64 room_of(const PushedParams& q, u64 epoch) { return q.room + (epoch & 1) * q.room_bytes; }
+__device__ __forceinline__ u64 room_of(const PushedParams& q, u64 epoch) { return q.room + (epoch & 1) * q.room_step; }
 
 // Where, in the room of `reader`, a chunk of `writer` lies, the `index`-th of its chunks there.
 __device__ __forceinline__ u64 place(uint32_t stride, uint32_t writer, uint32_t reader, uint32_t index) {
@@ -73,6 +72,9 @@ __device__ __forceinline__ Inside inside_of(uint32_t at, uint32_t bytes) {
   const uint32_t first = at + (threadIdx.x & 31) * 16;
   return {{first < bytes, first + ROW < bytes, first + 2 * ROW < bytes}};
 }
+
+// The same, or none of them.
+__device__ __forceinline__ Inside in_if(const Inside& in, bool any) { return {{in.v[0] && any, in.v[1] && any, in.v[2] && any}}; }
 
 // A vector that is not whole, or not at a multiple of 16 bytes: elements beyond the last one are 0.
 template <typename E>
@@ -132,64 +134,106 @@ __device__ __forceinline__ void store_chunk(u64 to, uint32_t at, uint32_t bytes,
 
 // --- words ---
 
+// Four NaNs that arithmetic does not make, and so not what one often finds in a row. Right is any key.
+constexpr uint32_t KEY_A = 0x7fb5e1d3, KEY_B = 0x7fa93c6b, KEY_C = 0x7fb2d74f, KEY_D = 0x7fad4e95;
+
+__device__ __forceinline__ Elements word_of(int4 v) {
+  return {(uint32_t)v.x ^ KEY_A, (uint32_t)v.y ^ KEY_B, (uint32_t)v.z ^ KEY_C, (uint32_t)v.w ^ KEY_D};
+}
+
+__device__ __forceinline__ int4 vector_of(const Elements& w) {
+  return {(int)(w.a ^ KEY_A), (int)(w.b ^ KEY_B), (int)(w.c ^ KEY_C), (int)(w.d ^ KEY_D)};
+}
+
+__device__ __forceinline__ bool empty(const Elements& w) { return (w.a | w.b | w.c | w.d) == 0; }
+
 // The words that hold a lane's vectors.
 struct Words {
-  TaggedElements w[WORDS];
+  Elements w[VECTORS];
 };
 
+// Says which vectors of a chunk are the key: a bit for each lane. The last word is 1, so this one is not empty. One warp.
+__device__ __forceinline__ void push_keys(u64 to, unsigned first, unsigned second, unsigned third) {
+  if ((threadIdx.x & 31) == 0) store_relaxed_sys_elements((void*)(to + CHUNK), {first, second, third, 1});
+}
+
 // Writes the words of a chunk; those that hold nothing but what lies beyond the elements are left out.
-__device__ __forceinline__ void push_chunk(u64 to, const Vectors& c, const Inside& in, uint32_t tag) {
-  void* at = (void*)(to + (threadIdx.x & 31) * 16);
-  const auto word = [&](uint32_t k) { return (void*)((char*)at + k * ROW); };
-  const auto bits = [](int v) { return (uint32_t)v; };
-  if (in.v[0]) {
-    store_relaxed_sys_elements(word(0), {bits(c.v[0].x), bits(c.v[0].y), bits(c.v[0].z), tag});
-    store_relaxed_sys_elements(word(1), {bits(c.v[0].w), bits(c.v[1].x), bits(c.v[1].y), tag});
+__device__ __forceinline__ void push_chunk(u64 to, const Vectors& c, const Inside& in) {
+  const u64 at = to + (threadIdx.x & 31) * 16;
+  bool key[VECTORS];
+#pragma unroll
+  for (uint32_t k = 0; k < VECTORS; k++) {
+    const Elements w = word_of(c.v[k]);
+    key[k] = in.v[k] && empty(w);
+    if (in.v[k]) store_relaxed_sys_elements((void*)(at + k * ROW), w);
   }
-  if (in.v[1]) store_relaxed_sys_elements(word(2), {bits(c.v[1].z), bits(c.v[1].w), bits(c.v[2].x), tag});
-  if (in.v[2]) store_relaxed_sys_elements(word(3), {bits(c.v[2].y), bits(c.v[2].z), bits(c.v[2].w), tag});
+  if (__any_sync(ALL, key[0] || key[1] || key[2]))
+    push_keys(to, __ballot_sync(ALL, key[0]), __ballot_sync(ALL, key[1]), __ballot_sync(ALL, key[2]));
 }
 
-__device__ __forceinline__ Vectors vectors_of(const Words& w) {
-  const auto of = [](uint32_t a, uint32_t b, uint32_t c, uint32_t d) { return int4{(int)a, (int)b, (int)c, (int)d}; };
-  return {{of(w.w[0].a, w.w[0].b, w.w[0].c, w.w[1].a), of(w.w[1].b, w.w[1].c, w.w[2].a, w.w[2].b), of(w.w[2].c, w.w[3].a, w.w[3].b, w.w[3].c)}};
-}
+__device__ __forceinline__ Vectors vectors_of(const Words& w) { return {{vector_of(w.w[0]), vector_of(w.w[1]), vector_of(w.w[2])}}; }
 
-// All of them are under way at once.
-__device__ __forceinline__ void load_words(Words& w, u64 from, const Inside& in) {
-  const char* at = (const char*)(from + (threadIdx.x & 31) * 16);
-  if (in.v[0]) {
-    w.w[0] = load_relaxed_sys_elements(at);
-    w.w[1] = load_relaxed_sys_elements(at + ROW);
+// All of them are under way at once. What lies beyond the elements counts as come.
+__device__ __forceinline__ Words load_words(u64 from, const Inside& in) {
+  const u64 at = from + (threadIdx.x & 31) * 16;
+  Words w;
+#pragma unroll
+  for (uint32_t k = 0; k < VECTORS; k++) {
+    w.w[k] = {1, 1, 1, 1};
+    if (in.v[k]) w.w[k] = load_relaxed_sys_elements((const void*)(at + k * ROW));
   }
-  if (in.v[1]) w.w[2] = load_relaxed_sys_elements(at + 2 * ROW);
-  if (in.v[2]) w.w[3] = load_relaxed_sys_elements(at + 3 * ROW);
+  return w;
 }
 
-__device__ __forceinline__ bool missing(const Words& w, const Inside& in, uint32_t tag) {
-  return (in.v[0] && (w.w[0].tag != tag || w.w[1].tag != tag)) || (in.v[1] && w.w[2].tag != tag) || (in.v[2] && w.w[3].tag != tag);
+// Which of a lane's vectors of a chunk are known to be the key, as bits, and on every lane whether there is a word that says so.
+typedef uint32_t Keys;
+constexpr Keys KEYS_HERE = 1u << 31;
+
+// One look at words in so many is also one for keys.
+constexpr uint32_t KEY_LOOKS = 4;
+// And after so many, a few us, one is for all else that can end a wait; it takes as long as two.
+constexpr uint32_t WORD_LOOKS = 32;
+static_assert(VECTORS == 3, "and that word says it of as many");
+
+__device__ __forceinline__ Elements load_keys(u64 from, bool any) {
+  Elements w = {0, 0, 0, 0};
+  if (any) w = load_relaxed_sys_elements((const void*)(from + CHUNK));
+  return w;
 }
 
-// Clears words whose elements were taken. What is written here next comes two epochs later, when whoever writes it has seen that this
+__device__ __forceinline__ Keys keys_of(const Elements& w) {
+  if (!__all_sync(ALL, w.d != 0)) return 0;
+  const uint32_t lane = threadIdx.x & 31;
+  return (w.a >> lane & 1) | (w.b >> lane & 1) << 1 | (w.c >> lane & 1) << 2 | KEYS_HERE;
+}
+
+__device__ __forceinline__ bool missing(const Words& w, Keys keys) {
+  bool some = false;
+#pragma unroll
+  for (uint32_t k = 0; k < VECTORS; k++) some |= empty(w.w[k]) && (keys >> k & 1) == 0;
+  return some;
+}
+
+// Empties words whose elements were taken. What is written here next comes two epochs later, when whoever writes it has seen that this
 // PE has arrived at the epoch between.
-__device__ __forceinline__ void clear_words(u64 at, const Inside& in) {
+__device__ __forceinline__ void clear_words(u64 at, const Inside& in, Keys keys) {
   const u64 first = at + (threadIdx.x & 31) * 16;
   const int4 zero = {0, 0, 0, 0};
-  if (in.v[0]) {
-    store_16((int4*)first, zero);
-    store_16((int4*)(first + ROW), zero);
-  }
-  if (in.v[1]) store_16((int4*)(first + 2 * ROW), zero);
-  if (in.v[2]) store_16((int4*)(first + 3 * ROW), zero);
+#pragma unroll
+  for (uint32_t k = 0; k < VECTORS; k++)
+    if (in.v[k]) store_16((int4*)(first + k * ROW), zero);
+  if (keys != 0 && (threadIdx.x & 31) == 0) store_16((int4*)(at + CHUNK), zero);
 }
 
 // Whether all words of a chunk are at `from`: one thread.
-inline __device__ __noinline__ bool has_come(u64 from, uint32_t at, uint32_t bytes, uint32_t tag) {
-  for (uint32_t k = 0; k < WORDS; k++)
+inline __device__ __noinline__ bool has_come(u64 from, uint32_t at, uint32_t bytes) {
+  const Elements keys = load_relaxed_sys_elements((const void*)(from + CHUNK));
+  const uint32_t known[VECTORS] = {keys.a, keys.b, keys.c};
+  for (uint32_t k = 0; k < VECTORS; k++)
     for (uint32_t lane = 0; lane < 32; lane++) {
-      // The vector that decides whether the word was written.
-      const uint32_t vector = at + (k == 0 ? 0 : k - 1) * ROW + lane * 16;
-      if (vector < bytes && load_relaxed_sys_elements((const void*)(from + k * ROW + lane * 16)).tag != tag) return false;
+      const uint32_t here = k * ROW + lane * 16;
+      if (at + here >= bytes || (known[k] >> lane & 1) != 0) continue;
+      if (empty(load_relaxed_sys_elements((const void*)(from + here)))) return false;
     }
   return true;
 }

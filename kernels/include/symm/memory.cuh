@@ -102,6 +102,10 @@ __device__ __forceinline__ void max_release_gpu_u64(void* at, u64 v) {
   asm volatile("red.max.release.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
 }
 
+__device__ __forceinline__ void max_relaxed_gpu_u64(void* at, u64 v) {
+  asm volatile("red.max.relaxed.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
+}
+
 __device__ __forceinline__ void add_release_sys_u64(void* at, u64 v) {
   asm volatile("red.add.release.sys.global.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
 }
@@ -176,26 +180,24 @@ __device__ __forceinline__ Tagged load_acquire_sys_tagged(const void* at) {
   return v;
 }
 
-// Twelve bytes of elements and a tag of 32 bits, otherwise as Tagged. A tag of so few bits comes again, so whoever has taken the
-// elements out puts zeros there: no tag is zero.
-struct alignas(16) TaggedElements {
-  uint32_t a, b, c;
-  uint32_t tag;
+// Sixteen bytes that are written, and read, at once, without a tag: which of them mean that nothing has come yet, whoever uses them says.
+struct alignas(16) Elements {
+  uint32_t a, b, c, d;
 };
 
-__device__ __forceinline__ void store_relaxed_sys_elements(void* at, TaggedElements v) {
+__device__ __forceinline__ void store_relaxed_sys_elements(void* at, Elements v) {
   asm volatile(
       "{ .reg .b64 l, h; .reg .b128 t; mov.b64 l, {%1, %2}; mov.b64 h, {%3, %4}; mov.b128 t, {l, h}; "
       "st.relaxed.sys.global.b128 [%0], t; }" ::"l"(at),
-      "r"(v.a), "r"(v.b), "r"(v.c), "r"(v.tag)
+      "r"(v.a), "r"(v.b), "r"(v.c), "r"(v.d)
       : "memory");
 }
 
-__device__ __forceinline__ TaggedElements load_relaxed_sys_elements(const void* at) {
-  TaggedElements v;
+__device__ __forceinline__ Elements load_relaxed_sys_elements(const void* at) {
+  Elements v;
   asm volatile(
       "{ .reg .b64 l, h; .reg .b128 t; ld.relaxed.sys.global.b128 t, [%4]; mov.b128 {l, h}, t; mov.b64 {%0, %1}, l; mov.b64 {%2, %3}, h; }"
-      : "=r"(v.a), "=r"(v.b), "=r"(v.c), "=r"(v.tag)
+      : "=r"(v.a), "=r"(v.b), "=r"(v.c), "=r"(v.d)
       : "l"(at)
       : "memory");
   return v;

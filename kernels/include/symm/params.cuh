@@ -144,11 +144,12 @@ struct ReduceParams {
   uint64_t gathered;    // offset of the gathered words in a context
 };
 
-// Reductions whose elements are pushed. `room` lies in every member's context, once for each parity of the epoch.
+// Reductions whose elements are pushed, into room in every member's context.
 struct PushedParams {
   ReduceParams reduce;
-  uint64_t room;        // offset in a context
-  uint64_t room_bytes;  // for one parity
+  uint64_t room;        // offset in a context; that of even epochs
+  uint64_t room_bytes;
+  uint64_t room_step;   // from there to the room of odd epochs; 0: there is one for all, and nothing is pushed before the verdict
   uint32_t pieces;      // into which the elements are cut, the same number on every member
   uint32_t two_hops;    // 1: a chunk's elements go to one member, and the sums come from there
 };

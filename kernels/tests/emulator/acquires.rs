@@ -61,7 +61,7 @@ pub(super) const ACQUIRES: [(&str, &str, Found); 49] = [
     ("cu/nvshmem/reduce.cuh", "fence_acq_rel_sys();\n    if (threadIdx.x < p.ranks", TRANSPORT),
     ("cu/nvshmem/reduce.cuh", "epoch = load_acquire_gpu_u64(&record->epoch)", ORDERED),
     ("cu/nvshmem/reduce.cuh", "+ outcome;\n      fence_acq_rel_sys()", Without(&NET_REDUCE)),
-    ("cu/pushed.cu", "epoch = load_acquire_gpu_u64(&record_of(p)->epoch)", ORDERED),
+    ("cu/pushed.cu", "const u64 ended = load_acquire_gpu_u64(", ORDERED),
     ("cu/pushed.cu", "fence_acq_rel_gpu()", ORDERED),
     ("cu/reduce.cu", "epoch = load_acquire_gpu_u64(&record->epoch)", ORDERED),
     ("cu/reduce.cu", "fence_acq_rel_gpu()", Without(&REDUCE)),

@@ -20,7 +20,7 @@ struct Pe {
 
 // Offsets of a context, as symm_core::layout::ContextLayout has them.
 struct Layout {
-  u64 arrival = 128, done, gathered, aborted, notes, pushed, slots, slot_bytes, room, room_bytes, bytes;
+  u64 arrival = 128, done, gathered, aborted, notes, pushed, slots, slot_bytes, room, room_bytes, shared_room, bytes;
 
   Layout(unsigned ranks, u64 max_splits, u64 room_bytes) : room_bytes(room_bytes) {
     const auto up = [](u64 value, u64 to) { return (value + to - 1) / to * to; };
@@ -32,7 +32,9 @@ struct Layout {
     slots = up(pushed + 8 * ranks * MAX_PUSHERS, 256);
     slot_bytes = up(sizeof(Header) + 8 * max_splits, 64);
     room = up(slots + 2 * ranks * slot_bytes, 256);
-    bytes = room + 2 * room_bytes;
+    // As much for all epochs together as for one parity.
+    shared_room = room + 2 * room_bytes;
+    bytes = shared_room + room_bytes;
   }
 };
 

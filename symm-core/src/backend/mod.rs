@@ -25,7 +25,7 @@ use crate::bootstrap::Bootstrap;
 use crate::capability::Capabilities;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::layout::{ContextLayout, PadLayout};
+use crate::layout::{ContextLayout, ContextRoom, PadLayout};
 use crate::model::Waits;
 use crate::pe::Pe;
 use crate::status::StatusRecord;
@@ -281,10 +281,9 @@ pub unsafe trait Backend: Debug + Send + Sync + Sized + 'static {
     /// Builds this backend's form of a handle.
     fn bind_handle(&self, parts: HandleParts<Self>) -> Result<Self::RawHandle>;
 
-    /// Bytes of [room](crate::layout::ContextLayout::room) for each parity of the epoch in a context of these members: the same on all
-    /// of them.
-    fn context_room(&self, _members: &[Pe]) -> usize {
-        0
+    /// Bytes of [room](crate::layout::ContextLayout::room) in a context of these members: the same on all of them.
+    fn context_room(&self, _members: &[Pe]) -> ContextRoom {
+        ContextRoom::default()
     }
 
     /// Builds this backend's form of a context.

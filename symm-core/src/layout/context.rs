@@ -10,7 +10,8 @@
 //! | notes | `[2][W]` × 1536 | rank `s` writes note `s` | of GPU kernels: header and few splits as words that carry the epoch, by its parity |
 //! | pushed | u64 `[W][256]` | rank `s` writes row `s` | of GPU kernels: epoch whose rows a share of `s`'s launch has pushed here |
 //! | slots | `[2][W]` × (header + 8·max_splits) | rank `s` writes slot `s` | published header and splits, by epoch parity |
-//! | room | `[2]` × `room_bytes` | each word one rank, the owner clears it | of GPU kernels: elements and sums of reductions, as words that carry the epoch, by its parity |
+//! | room | `[2]` × `room_bytes` | each word one rank, the owner clears it | of GPU kernels: elements and sums of reductions, by the epoch's parity |
+//! | shared room | `shared_room_bytes` | each word one rank, the owner clears it | of GPU kernels: elements of larger reductions, of any epoch |
 //!
 //! Two slots are enough: nobody begins epoch e+1 before all of epoch e have arrived, so a slot of epoch e−1 is never
 //! still being read when e+1 overwrites it.
@@ -44,8 +45,33 @@ pub struct ContextLayout {
     pub room: usize,
     /// Bytes of it for one parity of the epoch; 0 without.
     pub room_bytes: usize,
+    /// Offset of the room that all epochs share.
+    pub shared_room: usize,
+    /// Bytes of it; 0 without.
+    pub shared_room_bytes: usize,
     /// Whole context.
     pub bytes: usize,
+}
+
+/// Bytes of room in a context for elements that GPU kernels push to its members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContextRoom {
+    /// For each parity of the epoch: elements that are pushed before their receivers have arrived.
+    pub parity: usize,
+    /// For all epochs together: elements that are pushed once all have arrived.
+    pub shared: usize,
+}
+
+impl ContextRoom {
+    /// Room for reductions of up to `most` bytes between `ranks` members, and of up to `most_of_pair` where they are two
+    /// ([`Config::all_reduce_push`](crate::Config::all_reduce_push), [`Config::all_reduce_push_pair`](crate::Config::all_reduce_push_pair)).
+    pub fn for_sums(most: usize, most_of_pair: usize, ranks: usize) -> Self {
+        let shared = if ranks == 2 && most > 0 && most_of_pair > most { most_of_pair } else { 0 };
+        ContextRoom {
+            parity: ContextLayout::room_for(most, ranks),
+            shared: ContextLayout::room_for(shared, ranks),
+        }
+    }
 }
 
 /// Splits a team's own context takes: `max(1024, 32 W)`.
@@ -92,20 +118,23 @@ impl ContextLayout {
             slot_bytes,
             room: bytes,
             room_bytes: 0,
+            shared_room: bytes,
+            shared_room_bytes: 0,
             bytes,
         }
     }
 
-    /// The same with room for `room_bytes` bytes of pushed elements for each parity of the epoch.
+    /// The same with room for pushed elements.
     #[must_use]
-    pub fn with_room(self, room_bytes: usize) -> Self {
-        let room_bytes = rounded(room_bytes, ALIGN);
-        let bytes = rounded(room_bytes.saturating_mul(2).saturating_add(self.room), ALIGN);
-        ContextLayout { room_bytes, bytes, ..self }
+    pub fn with_room(self, room: ContextRoom) -> Self {
+        let (room_bytes, shared_room_bytes) = (rounded(room.parity, ALIGN), rounded(room.shared, ALIGN));
+        let shared_room = rounded(room_bytes.saturating_mul(2).saturating_add(self.room), ALIGN);
+        let bytes = rounded(shared_room.saturating_add(shared_room_bytes), ALIGN);
+        ContextLayout { room_bytes, shared_room, shared_room_bytes, bytes, ..self }
     }
 
-    /// Bytes of room, for one parity, for reductions of up to `most` bytes between `ranks` members: what one of two pushes; of more,
-    /// what goes to whoever adds it up, and all sums. Elements travel in chunks of 1536 bytes as 2048.
+    /// Bytes of room, for one parity or for all epochs, for reductions of up to `most` bytes between `ranks` members: what one of two
+    /// pushes; of more, what goes to whoever adds it up, and all sums. A chunk of 1536 bytes takes 1664.
     pub fn room_for(most: usize, ranks: usize) -> usize {
         let chunks = most.div_ceil(1536);
         let chunks = match ranks {
@@ -113,7 +142,7 @@ impl ContextLayout {
             2 => chunks,
             _ => chunks.div_ceil(ranks).saturating_mul(ranks - 1).saturating_add(chunks),
         };
-        chunks.saturating_mul(2048)
+        chunks.saturating_mul(1664)
     }
 
     /// A team's own context.
@@ -175,10 +204,21 @@ mod tests {
     #[test]
     fn room_holds_what_is_pushed() {
         let room = ContextLayout::room_for;
-        assert_eq!([0, 1, 2].map(|w| room(1 << 20, w)), [0, 0, 683 * 2048]);
-        assert_eq!([3, 8].map(|w| room(1 << 20, w)), [(2 * 228 + 683) * 2048, (7 * 86 + 683) * 2048]);
-        assert_eq!((room(0, 8), room(1, 2), room(1, 8)), (0, 2048, 8 * 2048));
-        assert!(ContextLayout::for_team(8).with_room(room(usize::MAX, 8)).bytes > isize::MAX as usize);
+        assert_eq!([0, 1, 2].map(|w| room(1 << 20, w)), [0, 0, 683 * 1664]);
+        assert_eq!([3, 8].map(|w| room(1 << 20, w)), [(2 * 228 + 683) * 1664, (7 * 86 + 683) * 1664]);
+        assert_eq!((room(0, 8), room(1, 2), room(1, 8)), (0, 1664, 8 * 1664));
+        let all = ContextRoom { parity: room(usize::MAX, 8), shared: 0 };
+        assert!(ContextLayout::for_team(8).with_room(all).bytes > isize::MAX as usize);
+        assert!(
+            ContextLayout::for_team(2).with_room(ContextRoom { parity: 0, shared: usize::MAX }).bytes
+                > isize::MAX as usize
+        );
+        let sums = ContextRoom::for_sums;
+        assert_eq!(sums(1536, 4 * 1536, 2), ContextRoom { parity: 1664, shared: 4 * 1664 });
+        // Of more than two members nothing is pushed beyond the first limit, and of two nothing below it.
+        assert_eq!(sums(1536, 4 * 1536, 3).shared, 0);
+        assert_eq!((sums(1536, 1536, 2).shared, sums(1536, 0, 2).shared), (0, 0));
+        assert_eq!(sums(0, 4 * 1536, 2), ContextRoom::default());
     }
 
     #[test]
@@ -195,9 +235,12 @@ mod tests {
             assert_eq!(l.slot(0, w - 1) + l.slot_bytes, l.slot(1, 0));
             assert!(l.slot(1, w - 1) + l.slot_bytes <= l.bytes);
             assert_eq!((l.room, l.room_bytes), (l.bytes, 0));
-            let with = l.with_room(5000);
+            let with = l.with_room(ContextRoom { parity: 5000, shared: 7000 });
             assert!(with.room == l.bytes && with.room_bytes >= 5000 && with.room_bytes.is_multiple_of(16));
-            assert_eq!((with.slots, with.bytes), (l.slots, with.room + 2 * with.room_bytes));
+            assert_eq!((with.slots, with.shared_room), (l.slots, with.room + 2 * with.room_bytes));
+            assert!(
+                with.shared_room_bytes >= 7000 && with.bytes == with.shared_room + with.shared_room_bytes
+            );
             assert_eq!(l.max_splits, (32 * w).max(1024));
         }
     }

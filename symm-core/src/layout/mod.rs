@@ -4,7 +4,7 @@ mod context;
 mod header;
 mod pad;
 
-pub use context::{ContextLayout, default_max_splits};
+pub use context::{ContextLayout, ContextRoom, default_max_splits};
 pub use header::Header;
 pub use pad::PadLayout;
 

@@ -4,7 +4,7 @@ use super::{MAX_EXPERTS, experts_per_pe};
 use crate::config::Config;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::layout::{ContextLayout, PadLayout, default_max_splits};
+use crate::layout::{ContextLayout, ContextRoom, PadLayout, default_max_splits};
 use crate::model::memory::INTERNAL_SEGMENT;
 use crate::model::pool;
 use crate::splits::out_rows_bound;
@@ -151,7 +151,7 @@ impl Layer {
             bytes: rows.saturating_mul(row_bytes),
         };
         let pushed = if config.backend == "host" { 0 } else { config.all_reduce_push };
-        let pushed = ContextLayout::room_for(pushed, self.pes);
+        let pushed = ContextRoom::for_sums(pushed, config.all_reduce_push_pair, self.pes);
         let context = |layout: ContextLayout| layout.with_room(pushed).bytes;
         let other = |name, kind, bytes: usize| Allocation { name, kind, rows: None, bytes: bytes as u64 };
         let mut allocations = vec![

@@ -404,18 +404,21 @@ fn small_sums_are_pushed() {
         return;
     }
     let list = launches();
-    // PEs, bytes that the setting allows, elements, kernel.
-    for (pes, most, numel, kernel) in [
-        (2, 0, 8, "symm_reduce_bf16"),
-        (2, 4096, 2048, "symm_pushed_bf16_pair"),
-        (2, 4096, 2049, "symm_reduce_bf16"),
-        (2, 1 << 20, 1 << 19, "symm_pushed_bf16_pair"),
-        (3, 1 << 20, 1 << 19, "symm_pushed_bf16"),
-        (3, 1 << 20, 8, "symm_pushed_bf16"),
-        (1, 1 << 20, 8, "symm_reduce_bf16"),
+    // PEs, bytes that the settings allow, elements, kernel.
+    for (pes, most, pair, numel, kernel) in [
+        (2, 0, 8192, 8, "symm_reduce_bf16"),
+        (2, 4096, 0, 2048, "symm_pushed_bf16_pair"),
+        (2, 4096, 0, 2049, "symm_reduce_bf16"),
+        (2, 4096, 8192, 2049, "symm_pushed_bf16_pair"),
+        (2, 4096, 8192, 4097, "symm_reduce_bf16"),
+        (2, 1 << 20, 0, 1 << 19, "symm_pushed_bf16_pair"),
+        (3, 1 << 20, 8 << 20, 1 << 19, "symm_pushed_bf16"),
+        (3, 1 << 20, 8 << 20, 1 << 20, "symm_reduce_bf16"),
+        (3, 1 << 20, 0, 8, "symm_pushed_bf16"),
+        (1, 1 << 20, 8 << 20, 8, "symm_reduce_bf16"),
     ] {
         let mut config = config();
-        config.all_reduce_push = most;
+        (config.all_reduce_push, config.all_reduce_push_pair) = (most, pair);
         let results = each(local(pes), &config, |world| {
             let stream = world.stream()?;
             let buffer = world.team().empty(&[numel], DType::BF16)?.rendezvous(world.team())?;
@@ -430,7 +433,11 @@ fn small_sums_are_pushed() {
             world.finalize()
         });
         assert_eq!(results, vec![Ok(()); pes]);
-        assert_eq!(listed(&list), vec![kernel; 2 * pes], "{pes} PEs, {most} bytes allowed, {numel} elements");
+        assert_eq!(
+            listed(&list),
+            vec![kernel; 2 * pes],
+            "{pes} PEs, {most} and {pair} bytes allowed, {numel} elements"
+        );
     }
 }
 

@@ -15,6 +15,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("reduce::rounded_once", rounded_once),
     Case::new("reduce::zeros_and_denormals", zeros_and_denormals),
     Case::new("reduce::integers_wrap", integers_wrap),
+    Case::new("reduce::elements_that_look_like_none", elements_that_look_like_none),
     Case::new("reduce::another_offset_on_each_pe", another_offset_on_each_pe),
     Case::new("reduce::many_rows", many_rows),
     Case::new("reduce::copy_onto_itself", copy_onto_itself),
@@ -172,6 +173,31 @@ fn integers_wrap(ctx: &Ctx) -> Outcome {
     by_hand(ctx, DType::I32, |_| i32::MAX.to_le_bytes().repeat(37), &small)?;
     let large = i64::MIN.wrapping_add(3).wrapping_mul(w).to_le_bytes().repeat(37);
     by_hand(ctx, DType::I64, |_| (i64::MIN + 3).to_le_bytes().repeat(37), &large)
+}
+
+/// Elements that make no word where GPUs push them (`KEY_A` to `KEY_D` of `kernels/cu/pushed/common.cuh`): all, some, or all but a few.
+fn elements_that_look_like_none(ctx: &Ctx) -> Outcome {
+    let key = [0x7fb5_e1d3u32, 0x7fa9_3c6b, 0x7fb2_d74f, 0x7fad_4e95];
+    let mut random = Random::new(&[ctx.seed]);
+    for vectors in [1, 70, 3000, 68_000] {
+        for one_in in [1, 3, 500] {
+            // By rank and vector, the same numbers on every PE.
+            let seed = random.below(1 << 30) as u32;
+            let value = |rank: usize, i: usize| {
+                let other = (i as u32 / 4 + 7 * rank as u32).wrapping_mul(0x9E37_79B1) ^ seed;
+                if (other >> 8).is_multiple_of(one_in) { key[i % 4] } else { other }
+            };
+            let sum = |i| (0..ctx.n()).fold(0u32, |s, rank| s.wrapping_add(value(rank, i)));
+            let want: Vec<u8> = (0..4 * vectors).flat_map(|i| sum(i).to_le_bytes()).collect();
+            by_hand(
+                ctx,
+                DType::I32,
+                |rank| (0..4 * vectors).flat_map(|i| value(rank, i).to_le_bytes()).collect(),
+                &want,
+            )?;
+        }
+    }
+    Ok(())
 }
 
 /// Buffers whose alignments have nothing in common.
@@ -355,7 +381,7 @@ fn one_block(ctx: &Ctx) -> Outcome {
 }
 
 /// Sizes at which GPUs change how elements travel: chunks of 1536 bytes, one block or several, one hop or two between 3 to 8 members,
-/// pushed or read (a MiB).
+/// pushed at once or not (a MiB).
 fn around_every_limit(ctx: &Ctx) -> Outcome {
     let limits = [1536, 11 * 1536, 12 * 1536, 64 << 10, 80 << 10, 280 << 10, 600 << 10, 1 << 20];
     for (i, limit) in limits.into_iter().enumerate() {
@@ -422,10 +448,13 @@ fn sizes_take_turns(ctx: &Ctx) -> Outcome {
     Ok(())
 }
 
-/// Past every threshold for large amounts, and no multiple of anything.
+/// Past every threshold for large amounts, and no multiple of anything; between two members the last amount, too, that GPUs push, and the
+/// first that they do not (16 MiB).
 fn large(ctx: &Ctx) -> Outcome {
-    let n = (3 << 20) / 2 + 13;
-    for op in [Op::OneShotCopyOut, Op::TwoShot, Op::TwoShotOut] {
+    let (n, most) = ((3 << 20) / 2 + 13, 4 << 20);
+    let ops = [(Op::OneShotCopyOut, n), (Op::TwoShot, n), (Op::TwoShotOut, n)];
+    let of_two = [(Op::TwoShot, most), (Op::OneShotCopyOut, most + 1)];
+    for (op, n) in ops.into_iter().chain(of_two.into_iter().filter(|_| ctx.n() == 2)) {
         let x = ctx.symmetric(DType::I32, n, ctx.seed)?;
         let out = ctx.local(DType::I32, n, ctx.seed)?;
         let word =

@@ -15,9 +15,10 @@ use super::select::Configuration;
 pub(crate) const MARK: &str = "SYMM_CONFORMANCE_PE";
 
 /// Settings that say what the machine has and how it starts PEs, not what a case wants: passed on to the PEs.
-const OF_THE_MACHINE: [&str; 7] = [
+const OF_THE_MACHINE: [&str; 8] = [
     "SYMM_ALLOW_SHARED_GPU",
     "SYMM_ALL_REDUCE_PUSH",
+    "SYMM_ALL_REDUCE_PUSH_PAIR",
     "SYMM_BOOTSTRAP",
     "SYMM_HEAP",
     "SYMM_KERNELS",

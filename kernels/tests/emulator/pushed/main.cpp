@@ -39,12 +39,13 @@ static u64 room_for(unsigned ranks) { return (ranks < 5 ? 4 : ranks) * 8 * CHUNK
 
 enum Damage { NONE, ARGUMENT, OUTPUT_ROWS, ELEMENTS, READS };
 
-// How a call is cut, the same on all members.
+// How a call is cut, and whether it waits for all members before it pushes, the same on all members.
 struct Shape {
   u64 form, n;
   unsigned type;
   bool two_hops;
   unsigned pieces;
+  bool waits;
   u64 size() const { return TYPES[type].size; }
 };
 
@@ -58,7 +59,8 @@ static PushedParams params_of(World& w, unsigned r, const Shape& shape, u64 offs
   p.in_rows = p.out_rows = shape.n;
   p.out_offset = offset;
   q.reduce.lead = 1, q.reduce.gathered = w.layout.gathered;
-  q.room = w.layout.room, q.room_bytes = w.layout.room_bytes, q.pieces = shape.pieces, q.two_hops = shape.two_hops;
+  q.room = shape.waits ? w.layout.shared_room : w.layout.room, q.room_bytes = w.layout.room_bytes;
+  q.room_step = shape.waits ? 0 : w.layout.room_bytes, q.pieces = shape.pieces, q.two_hops = shape.two_hops;
   std::fill(pe.out.begin(), pe.out.end(), POISON);
   if (brings) p.input = (u64)input.data();
   else std::copy(input.begin(), input.end(), pe.out.begin() + offset);
@@ -89,7 +91,16 @@ static Shape random_shape(const World& w) {
   s.n = bytes / s.size();
   const u64 chunks = (s.n * s.size() + CHUNK - 1) / CHUNK;
   s.pieces = chunks < 2 ? 1 : 1 + (unsigned)below(chunks);
+  s.waits = below(2) == 0;
   return s;
+}
+
+// Makes some vectors of elements the key, which no word can hold, or all of them.
+static void put_keys(Bytes& elements) {
+  const uint32_t key[] = {symm::pushed::KEY_A, symm::pushed::KEY_B, symm::pushed::KEY_C, symm::pushed::KEY_D};
+  const u64 one_in = below(2) == 0 ? 1 : 40;
+  for (size_t at = 0; at + sizeof key <= elements.size(); at += sizeof key)
+    if (below(one_in) == 0) memcpy(&elements[at], key, sizeof key);
 }
 
 // One call of every PE. Returns whether the team is fit for another one.
@@ -107,6 +118,8 @@ static bool check(World& w) {
   for (unsigned r = 0; r < w.ranks; r++) {
     inputs[r].resize(n * size);
     for (u64 i = 0; i < n; i++) TYPES[shape.type].fill(&inputs[r][i * size]);
+    // Of integers, whose sums say what was added: of the floats that the key is any may come out.
+    if (shape.type >= 4 && below(3) == 0) put_keys(inputs[r]);
     brings[r] = shape.form == FORM_ONE_SHOT_ALL_REDUCE && below(2) == 0;
     Shape own = shape;
     const bool other = r == at && damage >= ELEMENTS;
@@ -137,8 +150,8 @@ static bool check(World& w) {
   for (unsigned r = 0; r < w.ranks; r++) {
     Pe& pe = w.pe[r];
     char what[200];
-    snprintf(what, sizeof what, "form %llu, dtype %llu, PE %u of %u, %llu elements, brings %d, hops %d, pieces %u, blocks %u, damage %d of %u", shape.form,
-             TYPES[shape.type].dtype, r, w.ranks, n, (int)brings[r], 1 + shape.two_hops, shape.pieces, blocks[r], damage, at);
+    snprintf(what, sizeof what, "form %llu, dtype %llu, PE %u of %u, %llu elements, brings %d, hops %d, waits %d, pieces %u, blocks %u, damage %d of %u", shape.form,
+             TYPES[shape.type].dtype, r, w.ranks, n, (int)brings[r], 1 + shape.two_hops, (int)shape.waits, shape.pieces, blocks[r], damage, at);
     if (damage == NONE) EXPECT(pe.device.code == 0, "%s: code %llu, fault %llu", what, pe.device.code, pe.device.phase);
     else EXPECT(pe.host.code == STATUS_PEER_INVALID && pe.host.phase == faults[damage] && pe.host.pe == FIRST_PE + named,
                 "%s: code %llu, fault %llu, PE %llu", what, pe.host.code, pe.host.phase, pe.host.pe);
@@ -156,12 +169,12 @@ static bool check(World& w) {
     EXPECT(memcmp(&zero, &pe.record, sizeof zero) == 0, "%s: record %u", what, pe.record.tickets);
     // No word is left that could be taken for one of another epoch.
     const u64 words = damage == NONE ? w.layout.room_bytes / 8 : 0, *room = &pe.context[w.layout.room / 8];
-    EXPECT(std::all_of(room, room + 2 * words, [](u64 word) { return word == 0; }), "%s: words are left", what);
+    EXPECT(std::all_of(room, room + 3 * words, [](u64 word) { return word == 0; }), "%s: words are left", what);
   }
   return damage == NONE;
 }
 
-static const Shape ONES = {FORM_ONE_SHOT_ALL_REDUCE, 1000, 4, false, 3};
+static const Shape ONES = {FORM_ONE_SHOT_ALL_REDUCE, 1000, 4, false, 3, false};
 
 static PushedParams ones(World& w, unsigned r, const Shape& shape, const Bytes& input, Bytes& result) {
   PushedParams q = params_of(w, r, shape, 0, shape.form == FORM_ONE_SHOT_ALL_REDUCE, input, result);
@@ -202,8 +215,8 @@ static void late_pe(const Shape& shape) {
 }
 
 // A PE that published but whose elements do not come: what it has room for is less than what they take.
-static void lost_elements(unsigned ranks) {
-  const Shape shape = {FORM_ONE_SHOT_ALL_REDUCE, 1000, 4, ranks > 2, 1};
+static void lost_elements(unsigned ranks, bool waits) {
+  const Shape shape = {FORM_ONE_SHOT_ALL_REDUCE, 1000, 4, ranks > 2, 1, waits};
   World w(ranks, 0, BUFFER_BYTES, room_for(ranks));
   const Bytes input(4 * shape.n, 1);
   std::vector<Bytes> results(ranks);
@@ -226,7 +239,7 @@ static void lost_elements(unsigned ranks) {
 static void launches_of_one_context() {
   constexpr unsigned TOGETHER = 8;
   for (unsigned ranks : {2u, 3u}) {
-    const Shape shape = {FORM_ONE_SHOT_ALL_REDUCE, 1000, 4, ranks > 2, 3};
+    Shape shape = {FORM_ONE_SHOT_ALL_REDUCE, 1000, 4, ranks > 2, 3, false};
     World w(ranks, 0, BUFFER_BYTES, room_for(ranks));
     std::vector<LaunchRecord> records(ranks * TOGETHER);
     Bytes input, wanted;
@@ -236,6 +249,7 @@ static void launches_of_one_context() {
       PushedLaunches launches;
       std::vector<Bytes> results(ranks * TOGETHER);
       for (unsigned k = 0; k < ranks * TOGETHER; k++) {
+        shape.waits = round == 2;
         PushedParams q = ones(w, k % ranks, shape, input, results[k]);
         q.reduce.exchange.record = (u64)&records[k];
         q.reduce.exchange.limit_ns = 1000000000;
@@ -267,13 +281,13 @@ int main(int argc, char** argv) {
     for (int k = 0; k < 6 && call < atoi(argv[1]); k++, call++)
       if (!check(world)) break;
   }
-  for (bool two_hops : {false, true}) {
+  for (unsigned k = 0; k < 4; k++) {
     Shape shape = ONES;
-    shape.two_hops = two_hops;
+    shape.two_hops = k % 2, shape.waits = k / 2;
     late_pe(shape);
   }
-  lost_elements(2);
-  lost_elements(3);
+  for (unsigned ranks : {2u, 3u})
+    for (bool waits : {false, true}) lost_elements(ranks, waits);
   launches_of_one_context();
   printf("%d failures\n", failures);
   return failures != 0;

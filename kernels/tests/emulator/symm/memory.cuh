@@ -73,13 +73,12 @@ inline Tagged load_acquire_sys_tagged(const void* at) { return modelled_load<Tag
 template <uint32_t N>
 inline Tagged numbered_load_acquire_sys_tagged(const void* at) { return modelled_load<Tagged>(at, acquires<N>()); }
 
-struct alignas(16) TaggedElements {
-  uint32_t a, b, c;
-  uint32_t tag;
+struct alignas(16) Elements {
+  uint32_t a, b, c, d;
 };
 
-inline void store_relaxed_sys_elements(void* at, TaggedElements v) { modelled_store(at, v, false, Scope::Sys); }
-inline TaggedElements load_relaxed_sys_elements(const void* at) { return modelled_load<TaggedElements>(at, false); }
+inline void store_relaxed_sys_elements(void* at, Elements v) { modelled_store(at, v, false, Scope::Sys); }
+inline Elements load_relaxed_sys_elements(const void* at) { return modelled_load<Elements>(at, false); }
 
 inline u64 added(u64 old, u64 v, u64) { return old + v; }
 inline u64 larger(u64 old, u64 v, u64) { return old > v ? old : v; }
@@ -88,6 +87,7 @@ inline u64 replaced(u64 old, u64 expected, u64 desired) { return old == expected
 inline u64 fetch_add_relaxed_gpu_u64(void* at, u64 v) { return model::modify(at, 8, false, false, Scope::Gpu, added, v, 0); }
 inline uint32_t fetch_add_relaxed_gpu_u32(void* at, uint32_t v) { return (uint32_t)model::modify(at, 4, false, false, Scope::Gpu, added, v, 0); }
 inline u64 fetch_add_acq_rel_gpu_u64(void* at, u64 v) { return model::modify(at, 8, true, true, Scope::Gpu, added, v, 0); }
+inline void max_relaxed_gpu_u64(void* at, u64 v) { model::modify(at, 8, false, false, Scope::Gpu, larger, v, 0); }
 inline void max_release_gpu_u64(void* at, u64 v) { model::modify(at, 8, false, true, Scope::Gpu, larger, v, 0); }
 inline void add_release_sys_u64(void* at, u64 v) { model::modify(at, 8, false, true, Scope::Sys, added, v, 0); }
 inline void add_relaxed_sys_u64(void* at, u64 v) { model::modify(at, 8, false, false, Scope::Sys, added, v, 0); }

@@ -146,7 +146,8 @@ impl<B: Backend> Context<B> {
     }
 
     /// The sum of all `input`s to new memory of this PE. Every member gets everybody's elements: for small inputs. (On GPUs both
-    /// all-reduces push up to [`all_reduce_push`](crate::Config::all_reduce_push) bytes, the same way.)
+    /// all-reduces push up to [`all_reduce_push`](crate::Config::all_reduce_push) bytes, between two members up to
+    /// [`all_reduce_push_pair`](crate::Config::all_reduce_push_pair), the same way.)
     ///
     /// # Collective
     /// Over the context's team, with equal length and dtype; `input` is the same allocation on every member.
