@@ -202,7 +202,10 @@ struct World {
       cudaGraph_t graph;
       CHECK(cudaStreamBeginCapture(q.stream, cudaStreamCaptureModeThreadLocal));
       void* arguments[] = {&p};
-      for (int call = 0; call < CALLS; call++) CHECK(cudaLaunchKernelExC(&config, (const void*)kernel, arguments));
+      for (int call = 0; call < CALLS; call++) {
+        p.turn = call % 2;
+        CHECK(cudaLaunchKernelExC(&config, (const void*)kernel, arguments));
+      }
       CHECK(cudaStreamEndCapture(q.stream, &graph));
       CHECK(cudaGraphInstantiate(&q.graphs[combine], graph, 0));
     }

@@ -15,23 +15,30 @@
 //
 //  1. Many blocks, each with one share of the work, named by an atomic ticket; the parts are cut by bytes, not by rows,
 //     so that a few rows keep all of them busy. Shares that push over the link are apart from those that copy locally: 10 %
-//     of a large call. Each block takes one ticket, not tickets until none is left (one atomic).
+//     of a large call. Each block takes one ticket, not tickets until none is left (one atomic), and takes it before the launch ahead
+//     has ended, if it started early: tickets are those of the record, which two launches in a row count in two places.
 //  2. What is published are words that carry their epoch (Tagged): no fence between words and flag, and whoever sees the
 //     flag has the words. Each block keeps all notes in shared memory, a warp a member, and judges and places from there.
 //  3. The warps of a block begin with different things: one takes the tickets, one orders the stream's earlier work before
 //     what will be published, one reads and checks the splits. Every load that does not depend on another one is under way
 //     before the first is used.
+//     A warp's first rows are in its registers before the notes are here (exchange/ahead.cuh), and the table of what is received is
+//     written while the verdict is worked out.
 //  4. Every pushing share raises a word of its own on the receivers, as soon as its own rows are delivered: nobody counts the
 //     shares of a launch, and fences once more, before the receivers hear of it.
-//  5. A wait looks at its words alone eight times before it looks at status, clock and aborted words.
+//  5. A wait looks at its words alone eight times before it looks at status, clock and aborted words, with relaxed loads: what an
+//     acquire drops, and waits for, is dropped once, when the words are here (0.35 us of a call of 1 token).
 //  6. Size of the code. A launch finds the instruction cache cold, and what runs once costs what it takes to fetch. Hence a
 //     kernel for each form, one more for many splits, few unrolled loops, the header's words ready in the parameters, and
 //     everything that only large or failed calls need in functions that are not in line.
 //  7. Addresses of the first eight members travel with the parameters, not in a table.
-//  8. The next launch of the stream may start, and wait, while this one runs, if it is small.
+//  8. The next launch of the stream may start, take its tickets, and wait, while this one runs, if it is small. It is the next but one
+//     that counts in the same place: it starts when all blocks of the next have seen this one end.
 //  9. Blocks have no more warps than their rows need, and few rows no more blocks than may start early (exchange_few in the host's
 //     geometry.rs): eight warps reach every step sooner than 32, 1.5 us in all, and up to 33 blocks sooner than 112, 0.5 to 1 us. Kernels for at most 512 threads have twice the registers, so nothing is kept in local memory: 0.5 us.
 // 10. A share tells the receivers before it counts itself, which waits for an atomic.
+// 11. Nothing is released behind the last wait: what this PE did has been delivered before its shares counted, what peers pushed before
+//     they told. The kernel's end does the rest (0.3 us).
 //
 // Tried and left out: a dry run of the later code by the idle warps while the first one waits (+1.6 us; +0.5 us with eight
 // warps), or by the whole block before the launch ahead has ended (verdict and push: +0.1 us, and neither was faster afterwards), fetching the
@@ -46,7 +53,7 @@
 // that may not have started; it had to leave what was late to the share that ends last.
 //
 // Where the time goes, step by step, is in docs/BENCHMARKS.md; benches/gpu/steps.cu measures it.
-#include "exchange/push.cuh"
+#include "exchange/ahead.cuh"
 
 using namespace symm;
 using namespace symm::exchange;
@@ -78,6 +85,7 @@ __device__ __forceinline__ bool arrive(S& s, const ExchangeParams& p, u64 epoch,
     if (lane < HEADER_WORDS) s.header[r][lane] = read.header;
     if (lane == NOTE_PUSHERS) s.pushers[r] = (uint32_t)at_most(read.header, MAX_PUSHERS);
     if constexpr (K::FEW) {
+      if (K::AHEAD && r == p.rank && lane < n && differs_from_own(s, lane, read, offsets)) s.changed = 1;
       if (lane < n) {
         s.splits[r][lane] = (long long)read.split;
         s.rows[r][lane] = (uint32_t)read.split;
@@ -107,7 +115,7 @@ struct PushedSeen {
   __device__ __forceinline__ u64 operator()(uint32_t r) const {
     u64 all = ~0ull;
     for (uint32_t share = 0; r != p.rank && share < s.pushers[r]; share++) {
-      const u64 at = load_acquire_sys_u64((const void*)(p.mine + pushed(p, r, share)));
+      const u64 at = load_relaxed_sys_u64((const void*)(p.mine + pushed(p, r, share)));
       all = at < all ? at : all;
     }
     return all;
@@ -122,8 +130,11 @@ __device__ __forceinline__ bool wait_pushed(const S& s, const ExchangeParams& p,
     bool late = false;
 #pragma unroll 1
     for (uint32_t share = lane; share < shares; share += 32)
-      late |= load_acquire_sys_u64((const void*)(p.mine + pushed(p, r, share))) < w.epoch;
-    if (!__any_sync(ALL, late)) return true;
+      late |= load_relaxed_sys_u64((const void*)(p.mine + pushed(p, r, share))) < w.epoch;
+    if (!__any_sync(ALL, late)) {
+      fence_acquire_sys();
+      return true;
+    }
     if (look % LOOKS == 0 && !goes_on(p, w, PushedSeen<S>{s, p})) return false;
   }
 }
@@ -135,8 +146,9 @@ __device__ __forceinline__ void raise_pushed(const ExchangeParams& p, u64 epoch,
     if (r != p.rank) store_relaxed_sys_u64((void*)(region(p, r) + pushed(p, p.rank, share)), epoch);
 }
 
-// Ends the operation: the first warp of the share that ended last. `failed`: the reasons of all shares.
-__device__ __forceinline__ void end_operation(const ExchangeParams& p, u64 epoch, u64 failed) {
+// Ends the operation: the first warp of the share that ended last. `failed`: the reasons of all shares. `released`: the first thread has
+// had a fence since all shares did their part.
+__device__ __forceinline__ void end_operation(const ExchangeParams& p, u64 epoch, u64 failed, bool released) {
   // After a bad verdict nobody waits for this PE, and the peers are to find that verdict, not a PE that gave up; its
   // next operation tells them.
   if (failed != 0) {
@@ -144,17 +156,18 @@ __device__ __forceinline__ void end_operation(const ExchangeParams& p, u64 epoch
     clear_result(p);
   }
   if (threadIdx.x != 0) return;
-  // The count never falls: an operation that gives up in its ticket's wait may end before an earlier one.
-  max_release_gpu_u64((void*)(p.mine + CONTEXT_COMPLETED), epoch);
-  if (gridDim.x == 1) return;
-  LaunchRecord* record = record_of(p);
-  store_relaxed_gpu_u32(&record->tickets, 0);
-  store_relaxed_gpu_u64(&record->finished, 0);
-  store_relaxed_gpu_u64(&record->epoch, 0);
+  // The count never falls: an operation that gives up in its ticket's wait may end before an earlier one. The fence that the first
+  // thread has behind it makes this a release: another one would be 0.3 us between the last word of a peer and the kernel's end.
+  if (released && failed == 0) max_relaxed_gpu_u64((void*)(p.mine + CONTEXT_COMPLETED), epoch);
+  else max_release_gpu_u64((void*)(p.mine + CONTEXT_COMPLETED), epoch);
+  if (gridDim.x > 1) clear_record(p);
 }
 
 template <typename K, typename S>
 __device__ __forceinline__ void run(S& s, const ExchangeParams& p) {
+  // Under way while the launch ahead ends.
+  uint32_t ticket = 0;
+  if (threadIdx.x == 0) ticket = take_share(p);
   wait_for_stream();
   let_stream_go_on();
   if (threadIdx.x == 0) step(STEP_BEGIN);
@@ -180,7 +193,7 @@ __device__ __forceinline__ void run(S& s, const ExchangeParams& p) {
   }
   if (threadIdx.x == 0) {
     s.began = now_ns();
-    take_tickets(s, p);
+    take_epoch(s, p, ticket);
     if (K::FEW) s.wide = p.row_bytes >> 32 != 0 || p.major_align >= NARROW_ROWS;
     step(STEP_TICKETS);
     if (!K::FEW) s.fault = 0;
@@ -201,36 +214,45 @@ __device__ __forceinline__ void run(S& s, const ExchangeParams& p) {
     }
   }
 
+  const Role role = role_of(p, share, shares);
+  Ahead ahead = {};
+  if constexpr (K::AHEAD) {
+    if (fine) read_ahead<K>(ahead, s, p, role);
+  }
   u64 outcome = SHARE;
   if (!fine || !arrive<K>(s, p, epoch, share == 0)) {
     outcome |= FAILED_WAIT;
   } else {
     if (threadIdx.x == 0) step(STEP_ARRIVED);
-    const Role role = role_of(p, share, shares);
+    // By a warp that has nothing to do for the verdict, unless a whole block does it; a bad one puts zeros there.
+    const bool result = moves && share == shares - 1 && p.out_splits != 0 && n != 0;
+    if (K::FEW && result && warp == warps / 2) write_result<K>(s, p, epoch);
     const bool good = verdict<K>(s, p, epoch, tile(role, role.begin));
     if (threadIdx.x == 0) step(STEP_VERDICT);
     if (!good) {
       outcome |= FAILED_VERDICT;
     } else if (moves) {
-      const bool result = share == shares - 1 && p.out_splits != 0 && n != 0;
-      push<K>(s, p, epoch, role);
-      if (result && (!K::FEW || warp == warps - 1)) write_result<K>(s, p, epoch);
+      const bool more = !K::AHEAD || push_ahead(ahead, s);
+      if (more) push<K>(s, p, epoch, role, ahead.done);
+      if (!K::FEW && result) write_result<K>(s, p, epoch);
     }
   }
 
   __syncthreads();
   if (threadIdx.x == 0) step(STEP_PUSHED);
+  // Behind the block's barrier each lane's fence covers what the other threads did: everything that this share pushed is
+  // delivered before its words are raised, and what it did at all comes before its count.
+  bool released = shares > 1;
   if (warp == 0) {
     if (outcome == SHARE && s.stopped) {
       // A warp has stopped pushing; this sets the status where nobody has yet.
       goes_on(p, {epoch, PHASE_DONE, s.began, false}, PushedSeen<S>{s, p});
       outcome |= FAILED_WAIT;
     }
-    // Behind the block's barrier each lane's fence covers what the other threads did: everything that this share pushed is
-    // delivered before its words are raised, and what it did at all comes before its count.
     const bool raises = moves && outcome == SHARE && share < pushers_of(p, shares);
     if (raises) release_sys<FENCE_PUSHED>();
     else if (shares > 1) release_gpu<FENCE_EXCHANGE_COUNT>();
+    released = released || raises;
     step(STEP_FENCED);
     // The receivers first: the count waits for its atomic.
     if (raises) raise_pushed(p, epoch, share);
@@ -238,7 +260,7 @@ __device__ __forceinline__ void run(S& s, const ExchangeParams& p) {
     u64 counted = outcome;
     if (shares > 1 && threadIdx.x == 0) counted += fetch_add_relaxed_gpu_u64(&record_of(p)->finished, outcome);
     if (threadIdx.x == 0) {
-      // What the others counted comes before what the last one does.
+      // What the others counted comes before what the last one does, and before the count of operations that it raises.
       if (shares > 1 && (counted & SHARES) == shares) fence_acq_rel_gpu();
       s.counted = counted;
     }
@@ -256,7 +278,7 @@ __device__ __forceinline__ void run(S& s, const ExchangeParams& p) {
     if (__syncthreads_or(!came)) failed = FAILED_WAIT;
     if (threadIdx.x == 0) step(STEP_COMPLETE);
   }
-  if (warp == 0) end_operation(p, epoch, failed);
+  if (warp == 0) end_operation(p, epoch, failed, released);
 }
 
 }  // namespace
@@ -264,7 +286,7 @@ __device__ __forceinline__ void run(S& s, const ExchangeParams& p) {
 #define SYMM_EXCHANGE(name, FORM, FEW, THREADS)                                                             \
   extern "C" __global__ void __launch_bounds__(THREADS, 1) name(const __grid_constant__ ExchangeParams p) { \
     __shared__ Shared<FEW> s;                                                                               \
-    run<Kind<FORM, FEW>>(s, p);                                                                             \
+    run<Kind<FORM, FEW, THREADS>>(s, p);                                                                             \
   }
 
 // Twice: blocks of at most 512 threads leave each the registers that the code wants.

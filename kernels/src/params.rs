@@ -48,8 +48,8 @@ params! {
         stages: [u64; 3],
         /// Of an operation in two launches: its epoch, and whether it failed, between them.
         begun: u64,
-        /// Zero.
-        padding: u64,
+        /// Tickets of exchanges, which hand them out before the launch ahead has ended; by [`ExchangeParams::turn`].
+        early: [u32; 2],
     }
 
     /// Addresses of the two copies of a team's status record.
@@ -230,8 +230,8 @@ params! {
         rank: u32,
         /// Blocks that push to other PEs; 0: all blocks do both.
         remote_blocks: u32,
-        /// Zero.
-        reserved: u32,
+        /// 0 or 1: not that of the exchange before this one with the same record.
+        turn: u32,
     }
 
     /// Broadcast and reductions. Of `exchange` the fields that all forms have; `input` is what a one-shot form brings to

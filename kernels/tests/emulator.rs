@@ -99,13 +99,14 @@ const CHANGES: [(&str, &str, &str); 13] = [
 ];
 
 /// What may acquire, as it is called.
-const ACQUIRING: [&str; 9] = [
+const ACQUIRING: [&str; 10] = [
     "load_acquire_sys_u64(",
     "load_acquire_gpu_u64(",
     "load_acquire_sys_u32(",
     "load_acquire_sys_tagged(",
     "fence_acq_rel_sys(",
     "fence_acq_rel_gpu(",
+    "fence_acquire_sys(",
     "fetch_add_acq_rel_gpu_u64(",
     "cas_acq_rel_gpu_u64(",
     "cas_acq_rel_sys_u32(",

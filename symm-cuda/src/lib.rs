@@ -54,6 +54,7 @@ mod nvml;
 mod ops;
 mod plan;
 mod probe;
+mod record;
 mod reduce;
 mod result;
 mod share;

@@ -11,6 +11,7 @@ use symm_core::{Addr, Error, Result};
 use crate::arena::{Block, Kind};
 use crate::capture::{self, Relaxed};
 use crate::device::{Entered, current, enter};
+use crate::record::Turns;
 use crate::result::{BACKEND, check, lock};
 use crate::shared::{Shared, create_stream};
 
@@ -28,11 +29,11 @@ pub(crate) struct StreamInner {
     /// The thread whose per-thread default stream it is, where it is one: on other threads its number means another stream.
     thread: Option<ThreadId>,
     /// Counters of the launches on this stream: they follow one another, so one record is enough.
-    record: Block,
+    pub(crate) record: Block,
     /// While a capture that `begin_capture` began is going on: the stream's end before it.
     pub(crate) capture: Mutex<Option<Arc<Event>>>,
-    /// Id of the capture of this stream that was seen last, and the address of the record of its launches.
-    captured: Mutex<(u64, u64)>,
+    /// Whose turn it is among the exchanges of this stream, and of the capture that was seen last.
+    pub(crate) turns: Mutex<Turns>,
     /// For what goes on beside this stream and joins it again, made when there first is something: a `CUstream` as a number.
     pub(crate) beside: OnceLock<usize>,
 }
@@ -125,7 +126,7 @@ impl Stream {
     }
 
     fn over(shared: &Arc<Shared>, raw: CUstream, record: Block, owned: bool) -> Self {
-        let (capture, captured) = (Mutex::new(None), Mutex::new((0, 0)));
+        let (capture, turns) = (Mutex::new(None), Mutex::new(Turns::default()));
         let shared_with = shared.clone();
         let inner = Arc::new(StreamInner {
             shared: shared_with,
@@ -134,7 +135,7 @@ impl Stream {
             thread: (raw as usize == PER_THREAD).then(|| std::thread::current().id()),
             record,
             capture,
-            captured,
+            turns,
             beside: OnceLock::new(),
         });
         lock(&shared.streams).push(Arc::downgrade(&inner));
@@ -144,25 +145,6 @@ impl Stream {
     /// The driver's stream, for callers that enqueue work of their own. Valid until the last clone is dropped.
     pub fn cu_stream(&self) -> CUstream {
         self.0.raw()
-    }
-
-    /// Address of the launch record for the next launch. Each capture of each stream has one of its own, since its launches
-    /// may run beside others of the stream; the graph keeps it.
-    pub(crate) fn record(&self) -> Result<u64> {
-        let _entered = self.enter()?;
-        if !self.0.is_capturing() {
-            return Ok(self.0.record.gpu());
-        }
-        let (id, graph) = capture::capture_of(self.cu_stream())?;
-        let mut captured = lock(&self.0.captured);
-        if captured.0 != id {
-            let _relaxed = Relaxed::enter()?;
-            let block = Block::new(&self.0.shared, Kind::Device, symm_kernels::params::RECORD_BYTES)?;
-            let at = block.gpu();
-            capture::keep(&self.0.shared, graph, Box::new(block))?;
-            *captured = (id, at);
-        }
-        Ok(captured.1)
     }
 
     /// Makes the graph that the stream is captured into keep something.

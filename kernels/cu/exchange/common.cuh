@@ -30,13 +30,16 @@ constexpr u64 FAILED_VERDICT = 1ull << 40;  // all members reach the same verdic
 
 // A kernel is compiled for one form (`FORM`; 0: whichever the parameters name), and either for notes that hold all splits of
 // at most FEW_RANKS members (`FEW_`) or for any number of them. The host chooses (symm_kernels::Entry).
-template <uint32_t FORM, bool FEW_>
+// `THREADS`: of a block at most.
+template <uint32_t FORM, bool FEW_, int THREADS>
 struct Kind {
   static constexpr bool FEW = FEW_;
   // Whether many splits are published with the header before them, for members that no note reaches.
   static constexpr bool HEADERS = false;
   // Whether splits say where rows go, and all of them are kept in shared memory.
   static constexpr bool NARROW = FEW_ && FORM >= FORM_ALL_TO_ALL_VDEV;
+  // Whether a warp's first rows are read before the notes are here: that takes registers, which large blocks have not.
+  static constexpr bool AHEAD = NARROW && THREADS <= SMALL_BLOCK;
   static __device__ __forceinline__ uint32_t form(const ExchangeParams& p) { return FORM == 0 ? (uint32_t)p.form : FORM; }
 };
 
@@ -68,6 +71,11 @@ struct Shared {
   uint32_t rows[FEW ? RANKS : 1][FEW_SPLITS];
   uint32_t before[FEW_SPLITS];  // this PE's, and of these the sum of all before each one
   uint32_t wide;                // one is not narrow
+  // What this block read of this PE's splits and offsets before the note was: rows, and the input's rows before them.
+  uint32_t own_rows[FEW_SPLITS];
+  u64 own_before[FEW_SPLITS];
+  uint32_t own_plain;  // they are plainly right
+  uint32_t changed;    // the note says something else: they have changed since
   // What this PE found wrong with its own splits.
   u64 fault, fault_a, fault_b;
   Scratch scratch;

@@ -84,7 +84,7 @@ __device__ __noinline__ bool goes_on(const ExchangeParams& p, const Waiting& w, 
 // One word a member at `flags` of this PE's copy.
 struct FlagSeen {
   u64 flags;
-  __device__ __forceinline__ u64 operator()(uint32_t r) const { return load_acquire_sys_u64((const void*)(flags + 8 * r)); }
+  __device__ __forceinline__ u64 operator()(uint32_t r) const { return load_relaxed_sys_u64((const void*)(flags + 8 * r)); }
 };
 
 // One warp waits until every member's word at `flags` in this PE's copy has reached the epoch. Returns false, on every
@@ -94,7 +94,10 @@ __device__ __forceinline__ bool wait_members(const ExchangeParams& p, u64 flags,
   for (uint32_t look = 1;; look++) {
     bool late = false;
     for (uint32_t r = threadIdx.x & 31; r < p.ranks; r += 32) late |= seen(r) < w.epoch;
-    if (!__any_sync(ALL, late)) return true;
+    if (!__any_sync(ALL, late)) {
+      fence_acquire_sys();
+      return true;
+    }
     if (look % LOOKS == 0 && !goes_on(p, w, seen)) return false;
   }
 }
@@ -103,23 +106,11 @@ __device__ __forceinline__ bool wait_members(const ExchangeParams& p, u64 flags,
 struct NoteSeen {
   const ExchangeParams& p;
   __device__ __forceinline__ u64 operator()(uint32_t r) const {
-    const u64 even = load_acquire_sys_tagged((const void*)(p.mine + note_of(p, 0, r))).tag;
-    const u64 odd = load_acquire_sys_tagged((const void*)(p.mine + note_of(p, 1, r))).tag;
+    const u64 even = load_relaxed_sys_tagged((const void*)(p.mine + note_of(p, 0, r))).tag;
+    const u64 odd = load_relaxed_sys_tagged((const void*)(p.mine + note_of(p, 1, r))).tag;
     return even > odd ? even : odd;
   }
 };
-
-// One word of a note, and whether it is there.
-struct NoteWord {
-  u64 word;
-  bool late;
-};
-
-__device__ __forceinline__ NoteWord note_word(u64 at, bool real, u64 epoch) {
-  if (!real) return {0, false};
-  const Tagged t = load_relaxed_sys_tagged((const void*)at);
-  return {t.word, t.tag != epoch};
-}
 
 // What one warp has read of a member's note, a word a lane.
 struct Read {
@@ -138,20 +129,25 @@ __device__ __forceinline__ Read read_note(const ExchangeParams& p, uint32_t form
                                           const Waiting& w) {
   const uint32_t lane = threadIdx.x & 31;
   constexpr uint32_t TOLD = NOTE_PUSHERS + 1;
-  const u64 from = p.mine + note_of(p, w.epoch, rank);
-  const u64 first = lane == TOLD ? p.mine + p.aborted + 16 * rank : from + 16 * lane;
+  u64 from = p.mine + note_of(p, w.epoch, rank);
+  u64 first = lane == TOLD ? p.mine + p.aborted + 16 * rank : from + 16 * lane;
+  // Not worked out again at every look.
+  known(from), known(first);
   for (uint32_t look = 1;; look++) {
-    // The header last, and it alone an acquire: all three are under way at once, and what the member did before it published
-    // comes before what this PE does next.
-    const NoteWord split = note_word(from + 16 * (NOTE_SPLITS + lane), lane < splits, w.epoch);
-    const NoteWord start = note_word(from + 16 * (NOTE_STARTS + lane), lane < starts, w.epoch);
-    Tagged head = {0, w.epoch};
-    if (lane <= TOLD) head = load_acquire_sys_tagged((const void*)first);
+    // All three are under way before the first is looked at: a test between them is a wait for each.
+    Tagged split = {0, w.epoch}, start = split, head = split;
+    if (lane < splits) split = load_relaxed_sys_tagged((const void*)(from + 16 * (NOTE_SPLITS + lane)));
+    if (lane < starts) start = load_relaxed_sys_tagged((const void*)(from + 16 * (NOTE_STARTS + lane)));
+    if (lane <= TOLD) head = load_relaxed_sys_tagged((const void*)first);
     const bool told = lane == TOLD && head.word != 0 && head.word <= w.epoch;
     const bool given_up = __any_sync(ALL, told);
     if (!given_up && !__any_sync(ALL, lane < TOLD && head.tag != w.epoch)) {
       const bool alike = __shfl_sync(ALL, head.word, WORD_N_SPLITS) == p.n_splits && __shfl_sync(ALL, head.word, WORD_FORM) == form;
-      if (!alike || !__any_sync(ALL, split.late || start.late)) return {true, alike, head.word, split.word, start.word};
+      if (!alike || !__any_sync(ALL, split.tag != w.epoch || start.tag != w.epoch)) {
+        // What the member did before it published comes before what this PE does next.
+        fence_acquire_sys();
+        return {true, alike, head.word, split.word, start.word};
+      }
     }
     if ((given_up || look % LOOKS == 0) && !goes_on(p, w, NoteSeen{p})) return {false, false, 0, 0, 0};
   }

@@ -29,24 +29,36 @@ __device__ __forceinline__ uint32_t pushers_of(const ExchangeParams& p, uint32_t
   return p.remote_blocks == 0 || p.remote_blocks >= shares ? shares : p.remote_blocks;
 }
 
-// Takes the block's share and learns the epoch; share 0 takes that, too, and announces it. The first thread.
+// The block's share of the launch. One thread; before the stream has come to the launch, too: the launch ahead has tickets of its own,
+// and the one before that has ended.
+__device__ __forceinline__ uint32_t take_share(const ExchangeParams& p) {
+  return gridDim.x == 1 ? 0 : fetch_add_relaxed_gpu_u32(&record_of(p)->early[p.turn], 1);
+}
+
+// Learns the epoch; share 0 takes it, and announces it. The first thread.
 //
 // A ticket of the context is taken even where the team has failed, so that it need not wait for the status.
 template <typename S>
-__device__ __forceinline__ void take_tickets(S& s, const ExchangeParams& p) {
+__device__ __forceinline__ void take_epoch(S& s, const ExchangeParams& p, uint32_t share) {
   LaunchRecord* record = record_of(p);
-  const bool alone = gridDim.x == 1;
-  const uint32_t share = alone ? 0 : fetch_add_relaxed_gpu_u32(&record->tickets, 1);
   u64 epoch;
   if (share == 0) {
     epoch = fetch_add_relaxed_gpu_u64((void*)(p.mine + CONTEXT_TICKET), 1) + 1;
-    if (!alone) store_relaxed_gpu_u64(&record->epoch, epoch);
+    if (gridDim.x > 1) store_relaxed_gpu_u64(&record->epoch, epoch);
   } else {
     // Bounded by the deadline of the block that holds share 0, which is running.
     do epoch = load_relaxed_gpu_u64(&record->epoch);
     while (epoch == 0);
   }
   s.share = share, s.epoch = epoch, s.stopped = 0;
+}
+
+// Puts back what the shares of a launch have counted. The last of them, one thread.
+__device__ __forceinline__ void clear_record(const ExchangeParams& p) {
+  LaunchRecord* record = record_of(p);
+  store_relaxed_gpu_u32(&record->early[p.turn], 0);
+  store_relaxed_gpu_u64(&record->finished, 0);
+  store_relaxed_gpu_u64(&record->epoch, 0);
 }
 
 // Looks at the status, and at the count of operations that have ended, which only grows, so that an old look at it
@@ -117,12 +129,17 @@ __device__ __forceinline__ void prepare_few(S& s, const ExchangeParams& p) {
   if (lane < n) split = read_once(in + lane), start = offsets ? read_once(in + n + lane) : 0;
   s.splits[p.rank][lane] = split;
   s.starts[lane] = start;
-  if (lane == 0) s.fault = 0;
+  if (lane == 0) s.fault = 0, s.changed = 0;
   // Plainly right, as nearly always: narrow, and the rows are there.
   bool doubt = (u64)split >= NARROW_ROWS;
   if (offsets) doubt = doubt || (split > 0 && (start < 0 || (u64)start + (u64)split > p.in_rows));
-  const uint32_t sum = __reduce_add_sync(ALL, (uint32_t)split);
-  if (__any_sync(ALL, doubt || (!offsets && sum > p.in_rows))) judge_splits(s, p, offsets);
+  uint32_t sum;
+  const uint32_t before = warp_scan<uint32_t>((uint32_t)split, sum);
+  s.own_rows[lane] = (uint32_t)split;
+  s.own_before[lane] = offsets ? (u64)start : before;
+  const bool plain = !__any_sync(ALL, doubt || (!offsets && sum > p.in_rows));
+  if (lane == 0) s.own_plain = plain;
+  if (!plain) judge_splits(s, p, offsets);
   __syncwarp();
 }
 

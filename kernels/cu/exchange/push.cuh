@@ -33,9 +33,10 @@ __device__ __noinline__ bool pushes_on(S& s, const ExchangeParams& p, u64 epoch)
 }
 
 // At most one column a lane: every warp finds its pieces by itself. Pieces have 512 bytes or more: their number fits 32 bits for
-// anything that fits a GPU.
+// anything that fits a GPU. `done`: bytes of the first piece that have been pushed already.
 template <typename S>
-__device__ __forceinline__ void push_few(S& s, const ExchangeParams& p, u64 epoch, uint32_t columns, u64 piece, uint32_t warp, uint32_t warps) {
+__device__ __forceinline__ void push_few(S& s, const ExchangeParams& p, u64 epoch, uint32_t columns, u64 piece, uint32_t warp, uint32_t warps,
+                                         uint32_t done) {
   const uint32_t lane = threadIdx.x & 31;
   const uint32_t own = lane < columns ? (uint32_t)divide(s.bytes[lane] + piece - 1, piece) : 0;
   uint32_t total;
@@ -44,7 +45,8 @@ __device__ __forceinline__ void push_few(S& s, const ExchangeParams& p, u64 epoc
   for (uint32_t at = warp; at < total; at += warps) {
     // The last column that begins at or before this piece; columns without pieces begin where the next one does.
     const uint32_t column = 31 - __clz(__ballot_sync(ALL, lane < columns && before <= at));
-    push_piece(s, column, (u64)(at - __shfl_sync(ALL, before, column)) * piece, piece);
+    push_piece(s, column, (u64)(at - __shfl_sync(ALL, before, column)) * piece + done, piece - done);
+    done = 0;
     if (at + warps < total && !pushes_on(s, p, epoch)) break;
   }
 }
@@ -78,9 +80,9 @@ __device__ __noinline__ void push_many(S& s, const ExchangeParams& p, u64 epoch,
 }
 
 // Pushes this share's part of the columns; those of the first tile are in `s`. The whole block. A call of its own, so that its
-// loops do not compete for registers with what the caller holds.
+// loops do not compete for registers with what the caller holds. `done`: of this warp's first piece, if columns are few.
 template <typename K, typename S>
-__device__ __noinline__ void push(S& s, const ExchangeParams& p, u64 epoch, Role role) {
+__device__ __noinline__ void push(S& s, const ExchangeParams& p, u64 epoch, Role role, uint32_t done) {
   // Pieces are as large as all rows of the role together allow, not as rows are: a row may be two bytes or a megabyte.
   u64 bytes = 0;
   // One share alone, or the first ones: all steps, or all but the last, which is this PE.
@@ -91,7 +93,7 @@ __device__ __noinline__ void push(S& s, const ExchangeParams& p, u64 epoch, Role
   const uint32_t warps = role.shares * per_block, warp = role.index * per_block + threadIdx.x / 32;
   const u64 piece = piece_bytes(bytes, warps);
   const u64 columns = role.end - role.begin;
-  if (K::FEW || columns <= 32) push_few(s, p, epoch, (uint32_t)columns, piece, warp, warps);
+  if (K::FEW || columns <= 32) push_few(s, p, epoch, (uint32_t)columns, piece, warp, warps, done);
   else if constexpr (!K::FEW) push_many<K>(s, p, epoch, role, piece, warp, warps);
 }
 

@@ -173,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(symm::net::THREADS, 1) symm_net_exc
 
   if (threadIdx.x == 0) {
     s.began = now_ns();
-    take_tickets(s, p);
+    take_epoch(s, p, take_share(p));
     s.fault = 0;
   }
   if (threadIdx.x / 32 == 1) look_around(s, p);
@@ -245,9 +245,5 @@ extern "C" __global__ void __launch_bounds__(symm::net::THREADS, 1) symm_net_exc
   net::enter(n);
   symm_shim_quiet();
   net::leave(n);
-  if (shares == 1) return;
-  LaunchRecord* record = record_of(p);
-  store_relaxed_gpu_u32(&record->tickets, 0);
-  store_relaxed_gpu_u64(&record->finished, 0);
-  store_relaxed_gpu_u64(&record->epoch, 0);
+  if (shares > 1) clear_record(p);
 }

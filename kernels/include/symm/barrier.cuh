@@ -35,7 +35,7 @@ inline __device__ __noinline__ bool meeting_goes_on(Status status, Meeting m) {
   uint32_t late = m.ranks;
   u64 got = 0, late_set = 0;
   for (uint32_t r = lane; r < m.ranks; r += 32) {
-    const u64 seen = load_acquire_sys_u64((const void*)(m.words + 8 * r));
+    const u64 seen = load_relaxed_sys_u64((const void*)(m.words + 8 * r));
     if (seen >= m.epoch) continue;
     if (late == m.ranks) late = r, got = seen;
     if (r < 64) late_set |= 1ull << r;
@@ -54,8 +54,13 @@ inline __device__ __noinline__ bool meeting_goes_on(Status status, Meeting m) {
 __device__ __forceinline__ bool wait_meeting(const Status& status, const Meeting& m) {
   for (uint32_t look = 1;; look++) {
     bool late = false;
-    for (uint32_t r = threadIdx.x & 31; r < m.ranks; r += 32) late |= load_acquire_sys_u64((const void*)(m.words + 8 * r)) < m.epoch;
-    if (!__any_sync(ALL_LANES, late)) return true;
+    // One round for a warp, nearly always: unrolled, the loop is code to fetch.
+#pragma unroll 1
+    for (uint32_t r = threadIdx.x & 31; r < m.ranks; r += 32) late |= load_relaxed_sys_u64((const void*)(m.words + 8 * r)) < m.epoch;
+    if (!__any_sync(ALL_LANES, late)) {
+      fence_acquire_sys();
+      return true;
+    }
     if (look % LOOKS == 0 && !meeting_goes_on(status, m)) return false;
   }
 }

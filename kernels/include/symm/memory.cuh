@@ -213,6 +213,10 @@ __device__ __forceinline__ void fence_release_sys() { asm volatile("fence.releas
 
 __device__ __forceinline__ void fence_release_gpu() { asm volatile("fence.release.gpu;" ::: "memory"); }
 
+// The acquire half alone, behind a strong load: it drops what is kept near the thread, and waits for nothing. A wait that looks with
+// relaxed loads and has this behind the last one drops once, not at every look.
+__device__ __forceinline__ void fence_acquire_sys() { asm volatile("fence.acquire.sys;" ::: "memory"); }
+
 // 16 bytes at once, in the order written: a copy's loads stay before its stores. `constant`: nobody writes them while the
 // kernel runs, and no copy of them is kept near.
 __device__ __forceinline__ int4 load_constant_16(const int4* at) {
@@ -232,6 +236,12 @@ __device__ __forceinline__ int4 load_16(const int4* at) {
 __device__ __forceinline__ void store_16(int4* at, int4 v) {
   asm volatile("st.global.v4.s32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
+
+// What the compiler would read from a kernel's parameters where it is used, it reads before this.
+__device__ __forceinline__ void known(u64& value) { asm volatile("" : "+l"(value)); }
+__device__ __forceinline__ void known(uint32_t& value) { asm volatile("" : "+r"(value)); }
+template <typename T>
+__device__ __forceinline__ void known(T*& value) { asm volatile("" : "+l"(value)); }
 
 // Waits until the kernels of the stream before this one have ended, where the launch let this one start early.
 __device__ __forceinline__ void wait_for_stream() {

@@ -30,7 +30,7 @@ struct LaunchRecord {
   uint64_t epoch;     // of the collective; 0 until ticket 0 knows it
   uint64_t stages[3];  // of a reduction: shares that ended in each stage, and above them how many failed
   uint64_t begun;      // of an operation in two launches: its epoch, and whether it failed, between them
-  uint64_t padding;
+  uint32_t early[2];   // tickets of exchanges, which hand them out before the launch ahead has ended: by ExchangeParams::turn
 };
 
 struct StatusParams {
@@ -130,7 +130,7 @@ struct ExchangeParams {
   uint32_t ranks;
   uint32_t rank;
   uint32_t remote_blocks;  // shares, of the launch's blocks, that push to other PEs; the rest push to this one
-  uint32_t reserved;
+  uint32_t turn;           // 0 or 1: not that of the exchange before this one with the same record
 };
 
 // Broadcast and reductions. Of `exchange` the fields that all forms have; `input` is what a one-shot form brings to its

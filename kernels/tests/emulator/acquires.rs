@@ -9,18 +9,19 @@ use super::{NET_EXCHANGE, NET_ONE_SIDED, NET_REDUCE, ORDER, PLAN, REDUCE, USERS}
 const NUMBER: Found = Kept("its value alone is used, in a wait that goes on or for an error's text");
 const ORDERED: Found =
     Kept("calls of one context on two streams have an event between them, but across a capture's border");
+const NEAR: Found =
+    Kept("what it orders has been delivered, and the acquires of whoever comes next drop what is kept near");
 const RELEASE: Found = Kept("stands for its releasing half");
 const TRANSPORT: Found = Kept("between a GPU and a transport, which is no thread of the model's");
 
-pub(super) const ACQUIRES: [(&str, &str, Found); 49] = [
+pub(super) const ACQUIRES: [(&str, &str, Found); 45] = [
     ("cu/copy.cu", "fetch_add_acq_rel_gpu_u64(&record->finished", Without(&ORDER)),
-    ("cu/exchange.cu", "const u64 at = load_acquire_sys_u64(", NUMBER),
-    ("cu/exchange.cu", "late |= load_acquire_sys_u64(", Without(&ORDER)),
-    ("cu/exchange.cu", "fence_acq_rel_gpu()", Without(&ORDER)),
+    ("cu/exchange.cu", "fence_acquire_sys()", Without(&ORDER)),
+    ("cu/exchange.cu", "fence_acq_rel_gpu()", NEAR),
     (
         "cu/exchange/members.cuh",
         "return load_acquire_gpu_u64((const void*)(p.mine + CONTEXT_COMPLETED))",
-        Without(&ORDER),
+        NEAR,
     ),
     (
         "cu/exchange/members.cuh",
@@ -29,14 +30,8 @@ pub(super) const ACQUIRES: [(&str, &str, Found); 49] = [
             "the cause beside the word is for an error's text; no program has a member give up while others look",
         ),
     ),
-    (
-        "cu/exchange/members.cuh",
-        "return load_acquire_sys_u64((const void*)(flags + 8 * r))",
-        Without(&REDUCE),
-    ),
-    ("cu/exchange/members.cuh", "load_acquire_sys_tagged((const void*)(p.mine + note_of(p, 0, r)))", NUMBER),
-    ("cu/exchange/members.cuh", "load_acquire_sys_tagged((const void*)(p.mine + note_of(p, 1, r)))", NUMBER),
-    ("cu/exchange/members.cuh", "head = load_acquire_sys_tagged(", Without(&REDUCE)),
+    ("cu/exchange/members.cuh", "late)) {\n      fence_acquire_sys()", Without(&REDUCE)),
+    ("cu/exchange/members.cuh", "does next.\n        fence_acquire_sys()", Without(&REDUCE)),
     ("cu/exchange/members.cuh", "cas_acq_rel_gpu_u64(&((ContextLocal*)p.local)->gave_up", RELEASE),
     ("cu/exchange/publish.cuh", "s.ended = load_acquire_gpu_u64(", ORDERED),
     ("cu/nvshmem/exchange.cuh", "sizeof(Header) + 8 * splits;\n  fence_acq_rel_sys()", RELEASE),
@@ -88,8 +83,7 @@ pub(super) const ACQUIRES: [(&str, &str, Found); 49] = [
         Kept("the copies behind it are made by copy engines"),
     ),
     ("cu/take/one_stage.cuh", "return;\n    fence_acq_rel_sys()", Without(&PLAN)),
-    ("include/symm/barrier.cuh", "const u64 seen = load_acquire_sys_u64(", NUMBER),
-    ("include/symm/barrier.cuh", "late |= load_acquire_sys_u64(", Without(&USERS)),
+    ("include/symm/barrier.cuh", "fence_acquire_sys()", Without(&USERS)),
     ("include/symm/handle.cuh", "load_acquire_sys_u64(word)", Without(&USERS)),
     ("include/symm/handle.cuh", "cas_acq_rel_sys_u32(at", Without(&USERS)),
     ("include/symm/status.cuh", "return load_acquire_gpu_u64(&s.device->code)", NUMBER),

@@ -49,6 +49,7 @@ struct alignas(128) Block : EmulatedBlock {
   Meeting meeting;
   Warp warps[BLOCK_THREADS / 32];
   int any = 0;
+  bool lets_go_on = false;
 };
 
 // A fiber, used again and again.
@@ -64,6 +65,7 @@ struct Running {
   Launch launch;
   unsigned stream;
   unsigned started = 0, ended = 0;  // blocks
+  unsigned let_go_on = 0;           // blocks that let the stream go on, or ended
   u64_t next_block = 0;             // not before this tick
   u64_t end = NEVER;                // tick at which the kernel counts as ended
   model::Clock clock;               // of the threads that have ended
@@ -72,7 +74,7 @@ struct Running {
 
 struct Stream {
   std::deque<Launch> queue;
-  std::unique_ptr<Running> running;
+  std::unique_ptr<Running> running, early;  // the launch that all ahead of have ended, and the one behind it
   model::Clock clock;
 };
 
@@ -120,8 +122,9 @@ void leave_fiber() {
 void open_meeting(Meeting& m, bool ordered) {
   if (ordered) {
     model::Clock all;
-    for (Thread* t : m.here) model::join_clock(all, t->view.clock);
-    for (Thread* t : m.here) t->view.clock = all;
+    u64_t dropped = 0;
+    for (Thread* t : m.here) model::join_clock(all, t->view.clock), dropped = std::max<u64_t>(dropped, t->view.dropped);
+    for (Thread* t : m.here) t->view.clock = all, t->view.dropped = dropped;
   }
   ready.insert(ready.end(), m.here.begin(), m.here.end());
   m.here.clear();
@@ -145,6 +148,7 @@ void end_thread() {
   if (b->meeting.members != 0 && b->meeting.here.size() == b->meeting.members) open_block(*b);
   if (--b->live != 0) return;
   r->live.erase(std::find(r->live.begin(), r->live.end(), b));
+  if (!b->lets_go_on) r->let_go_on++;
   b->~Block();
   idle_blocks.push_back((char*)b);
   r->ended++;
@@ -212,6 +216,21 @@ void start_block(Running& r, const model::Clock& before) {
   }
 }
 
+std::unique_ptr<Running> next_of(Stream& s, unsigned number) {
+  std::unique_ptr<Running> r(new Running{std::move(s.queue.front()), number});
+  s.queue.pop_front();
+  r->next_block = now + below(below(2) == 0 ? 2 : 3000);
+  return r;
+}
+
+// Begins the blocks of a launch whose time has come.
+void start_blocks(Running& r, const model::Clock& before) {
+  while (r.started < r.launch.blocks && r.next_block <= now && (r.launch.order == Order::Together || r.started == r.ended)) {
+    start_block(r, before);
+    r.next_block = now + below(200);
+  }
+}
+
 void run(size_t which) {
   Thread* t = ready[which];
   ready[which] = ready.back();
@@ -237,19 +256,20 @@ u64_t step_streams(bool& any) {
       continue;
     }
     if (!s.running && !s.queue.empty()) {
-      s.running.reset(new Running{std::move(s.queue.front()), (unsigned)k});
-      s.queue.pop_front();
-      s.running->next_block = now + below(below(2) == 0 ? 2 : 3000);
+      s.running = next_of(s, (unsigned)k);
     }
     if (!s.running) continue;
     any = true;
     Running& r = *s.running;
-    while (r.started < r.launch.blocks && r.next_block <= now && (r.launch.order == Order::Together || r.started == r.ended)) {
-      start_block(r, s.clock);
-      r.next_block = now + below(200);
+    start_blocks(r, s.clock);
+    if (!s.early && r.let_go_on == r.launch.blocks && !s.queue.empty() && s.queue.front().early) s.early = next_of(s, (unsigned)k);
+    if (s.early) {
+      start_blocks(*s.early, s.clock);
+      if (s.early->started < s.early->launch.blocks) next = s.early->next_block < next ? s.early->next_block : next;
     }
     if (r.end <= now) {
       const std::unique_ptr<Running> gone = std::move(s.running);
+      s.running = std::move(s.early);
       model::join_clock(s.clock, gone->clock);
       model::end_kernel(gone->launch.pe, s.clock);
       last_end = now;
@@ -297,6 +317,20 @@ unsigned new_stream() {
 }
 
 void enqueue(unsigned stream, Launch launch) { streams[stream].queue.push_back(std::move(launch)); }
+
+void wait_for_stream() {
+  model::settle();
+  Running* const r = self->block->launch;
+  while (streams[r->stream].running.get() != r) sleep(1 + below(64));
+  model::join_clock(self->view.clock, streams[r->stream].clock);
+}
+
+void let_stream_go_on() {
+  Block* const b = self->block;
+  if (b->lets_go_on) return;
+  b->lets_go_on = true;
+  b->launch->let_go_on++;
+}
 
 void join() {
   last_end = now;

@@ -27,6 +27,8 @@ struct Launch {
   size_t shared_bytes;            // of each block
   std::function<void()> passed;   // what the stream does behind the kernel
   std::function<bool()> may_begin = nullptr;  // none: at once
+  // Its blocks may begin once every block of the launch ahead has let the stream go on, or ended.
+  bool early = false;
 };
 
 // Begins everything anew; all choices follow from the seed.
@@ -44,6 +46,10 @@ void join();
 u64_t below(u64_t n);
 
 // --- what kernels see ---
+
+// Until the launches ahead in the stream have ended, and lets the next one begin.
+void wait_for_stream();
+void let_stream_go_on();
 
 // Lets others go on.
 void yield();

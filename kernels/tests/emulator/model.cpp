@@ -59,7 +59,7 @@ std::vector<uint32_t> seqs;  // of each id: stores so far; never put back
 std::vector<uint32_t> waits_of;  // of each id: stores that wait
 std::vector<bool> ended;
 u64 now, issues, deliveries;
-bool old_allowed = true;
+bool acquires_drop_old = false;
 
 template <typename F>
 void each_word(u64 at, size_t bytes, F f) {
@@ -120,8 +120,7 @@ const Old* value_at(u64 word, u64 time) {
 
 // When a load sees these words, as a count of deliveries: at half of the times now.
 u64 time_of_load(u64 first, u64 last, bool strong) {
-  if (!old_allowed) return deliveries;
-  u64 floor = 0, times[2 * MOST_OLD];
+  u64 floor = current->dropped, times[2 * MOST_OLD];
   size_t n = 0;
   bool any = false;
   for (u64 w = first; w <= last; w++) {
@@ -268,6 +267,10 @@ void read_message(u64 word, u64 time, bool acquire) {
   if (in_scope && (read.empty() || read.back() != m->stamp)) read.push_back(m->stamp);
 }
 
+void drop() {
+  if (acquires_drop_old) current->dropped = deliveries;
+}
+
 bool is_own(const Store& s, unsigned pe) {
   if (s.pe != pe) return false;
   for (const Owned& o : owned)
@@ -324,6 +327,7 @@ void begin(View& view, unsigned pe, const Clock& before) {
   view.released.reset();
   view.read.clear();
   view.seen.clear();
+  view.dropped = 0;
 }
 
 void release_id(unsigned id) {
@@ -368,6 +372,7 @@ void load(const void* at, void* value, size_t bytes, bool acquire) {
   const u64 time = time_of_load((u64)at / 8, ((u64)at + bytes - 1) / 8, true);
   read_at((u64)at, value, bytes, time);
   each_word((u64)at, bytes, [&](u64 w) { read_message(w, time, acquire); });
+  if (acquire) drop();
 }
 
 void store(void* at, const void* value, size_t bytes, bool releases, Scope scope) {
@@ -389,6 +394,7 @@ u64 modify(void* at, size_t bytes, bool acquire, bool releases, Scope scope, u64
   const u64 word = (u64)at / 8;
   Stamp stamp = releases ? snapshot() : current->released;
   read_message(word, deliveries, acquire);
+  if (acquire) drop();
   // An atomic hands on what the one before it released.
   const auto before = messages.find(word);
   if (before != messages.end() && stamp) {
@@ -424,17 +430,21 @@ void weak_store(void* at, const void* value, size_t bytes) {
   buffer((u64)at, value, bytes, false, nullptr, Scope::Gpu);
 }
 
+void fence_acquire() {
+  settle();
+  for (const Stamp& s : current->read) join_clock(current->clock, *s);
+  current->read.clear();
+  drop();
+}
+
 void fence(bool acquire, Scope scope) {
   settle();
-  if (acquire) {
-    for (const Stamp& s : current->read) join_clock(current->clock, *s);
-    current->read.clear();
-  }
+  if (acquire) fence_acquire();
   release(scope);
   current->released = snapshot();
 }
 
-void allow_old(bool allowed) { old_allowed = allowed; }
+void acquires_drop(bool drop) { acquires_drop_old = drop; }
 
 void settle() {
   if (shown.bytes != 0) memcpy((void*)shown.at, shown.now, shown.bytes), shown.bytes = 0;

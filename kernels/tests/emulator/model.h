@@ -38,9 +38,11 @@ void transport_load(const void* at, void* value, size_t bytes);
 void weak_store(void* at, const void* value, size_t bytes);
 
 void fence(bool acquire, Scope scope);
+void fence_acquire();
 
-// Whether loads may return old values, from now on; they may unless this says no.
-void allow_old(bool allowed);
+// Whether, from now on, an acquire also drops what the block keeps near: no load behind it returns what had been replaced before it,
+// whoever did that. More than PTX says, and what a GPU does.
+void acquires_drop(bool drop);
 
 // Memory of a PE, until the next join, for what a kernel's end delivers. What nobody names belongs to no PE.
 void own(unsigned pe, const void* at, size_t bytes);

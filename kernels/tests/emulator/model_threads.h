@@ -21,6 +21,7 @@ struct View {
   Stamp released;              // at its last release fence
   std::vector<Stamp> read;     // what relaxed loads have seen, for the next acquire fence
   std::unordered_map<u64, u64> seen;  // of each word: deliveries before the youngest value read there
+  u64 dropped = 0;                    // deliveries when its block last dropped what is kept near
 };
 
 extern View* current;  // nullptr: the host

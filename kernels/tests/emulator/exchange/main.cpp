@@ -41,6 +41,7 @@ enum Damage { NONE, NEGATIVE, INPUT, OUTPUT };
 struct Call {
   World& world;
   u64 form, ne, align, row, n;
+  bool vectors;
   Damage damage = NONE;
   unsigned at = 0;  // the damaged PE
   std::vector<ExchangeParams> params;
@@ -53,7 +54,9 @@ struct Call {
     const bool experts = form >= 20;
     ne = !experts ? 1 : below(6) == 0 ? 100 : 1 + below(40);
     align = form == 20 ? 1 + below(9) : 1;
-    row = 1 + below(37);
+    // Half of them in whole vectors, of which a few rows are more than a warp reads ahead.
+    vectors = below(2) == 0;
+    row = vectors ? 16 * (1 + below(form < 19 ? 19 : w.ranks * ne > 80 ? 2 : 1200 / (w.ranks * ne + 6))) : 1 + below(37);
     n = form >= 19 ? w.ranks * ne : 0;
     equal_rows = below(50) * w.ranks;
     if (form >= 19 && below(5) == 0) damage = (Damage)(1 + below(3));
@@ -76,15 +79,15 @@ struct Call {
       rows += q.splits[i];
     }
     if (form < 19) rows = form == 16 ? 0 : equal_rows;
-    q.in.resize(rows * row + 64);
+    q.in.resize(rows * row + 80);
     for (unsigned char& x : q.in) x = (unsigned char)random_words();
     std::fill(q.out.begin(), q.out.end(), POISON);
     ExchangeParams p = world.params(r);
     p.form = form, p.row_bytes = row, p.ne = ne, p.major_align = align;
-    p.input = (u64)q.in.data() + below(5);
+    p.input = vectors ? ((u64)q.in.data() + 15) / 16 * 16 : (u64)q.in.data() + below(5);
     p.in_rows = rows;
-    p.out_offset = (r * 3) % 11;
-    p.out_rows = (q.out.size() - 16) / row;
+    p.out_offset = vectors ? (16 - (u64)q.out.data() % 16) % 16 + (below(8) == 0 ? 8 : 0) : (r * 3) % 11;
+    p.out_rows = (q.out.size() - 32) / row;
     p.in_splits = (u64)q.splits.data();
     p.out_splits = form >= 19 ? (u64)q.result.data() : 0;
     p.n_splits = n;
@@ -235,6 +238,96 @@ static void two_launches_of_one_context() {
   }
 }
 
+// Splits that change while a call reads them: what counts is what the PE published, in every block, and everybody sees it in the table.
+static void splits_that_change(bool offsets) {
+  constexpr u64 ROW = 64, EACH = 4;
+  World w(2, 64, 1 << 16);
+  ExchangeLaunches launches;
+  const auto other = [](u64 k) { return (long long)(k % 2 == 0 ? EACH : 0); };
+  for (unsigned r = 0; r < 2; r++) {
+    ExchangeParams p = plain(w, r);
+    Pe& q = w.pe[r];
+    const u64 n = p.n_splits;
+    q.in.resize(EACH * n * ROW + 16);
+    p.input = ((u64)q.in.data() + 15) / 16 * 16, p.in_rows = EACH * n, p.out_offset = (16 - (u64)q.out.data() % 16) % 16;
+    for (u64 k = 0; k < EACH * n; k++) memset((char*)p.input + k * ROW, (int)(1 + r * EACH * n + k), ROW);
+    if (offsets) {
+      p.form = FORM_ALL_TO_ALL_VDEV_2D_OFFSET;
+      q.splits.resize(2 * n);
+      for (u64 k = 0; k < n; k++) q.splits[n + k] = (long long)(EACH * k);
+      p.in_splits = (u64)q.splits.data();
+    }
+    launches.add(p, 3);
+    launches.own(q.out);
+    launches.own(q.splits);
+  }
+  long long* const splits = w.pe[0].splits.data();
+  const u64 n = w.pe[0].regions.size() * 2;
+  machine::enqueue(machine::new_stream(), {[=] {
+                     for (u64 k = threadIdx.x; k < n; k += 64) *(volatile long long*)&splits[k] = other(k);
+                   }, 0, 1, Order::Together, 64, nullptr});
+  launches.join();
+  // What PE 0 published: a column a destination and expert, as the receivers' tables have them.
+  std::vector<u64> published(n), from(n);
+  for (unsigned d = 0; d < 2; d++)
+    for (u64 e = 0; e < 2; e++)
+      published[offsets ? e * 2 + d : d * 2 + e] = (u64)w.pe[d].result[offsets ? e : e * 2];
+  for (u64 k = 1; k < n; k++) from[k] = offsets ? EACH * k : from[k - 1] + published[k - 1];
+  for (unsigned d = 0; d < 2; d++) {
+    EXPECT(w.pe[d].device.code == 0, "PE %u: code %llu", d, w.pe[d].device.code);
+    const char* const out = (const char*)w.pe[d].out.data() + (16 - (u64)w.pe[d].out.data() % 16) % 16;
+    for (u64 e = 0; e < 2; e++) {
+      const u64 k = offsets ? e * 2 + d : d * 2 + e, to = (u64)w.pe[d].result[n + (offsets ? e : e * 2)];
+      EXPECT(published[k] == 3 || published[k] == (u64)other(k), "split %llu: %llu", k, published[k]);
+      for (u64 row = 0; row < published[k]; row++)
+        for (u64 b = 0; b < ROW; b += 16)
+          EXPECT(out[(to + row) * ROW + b] == (char)(1 + from[k] + row), "PE %u, expert %llu, row %llu, byte %llu: %d, not %llu", d, e, row, b, out[(to + row) * ROW + b], 1 + from[k] + row);
+    }
+  }
+}
+
+// Calls of one stream, of which each takes tickets before the one ahead has ended.
+static void calls_in_a_row() {
+  constexpr unsigned CALLS = 6, ROWS = 12;
+  constexpr u64 ROW = 64;
+  World w(2, 64, CALLS * ROWS * ROW);
+  std::vector<unsigned char> in[CALLS][2];
+  std::vector<long long> result[CALLS][2];
+  for (unsigned r = 0; r < 2; r++) {
+    const unsigned stream = machine::new_stream();
+    Pe& q = w.pe[r];
+    model::own(r, q.out.data(), q.out.size());
+    model::own(r, q.context.data(), q.context.size() * 8);
+    model::own(r, &q.record, sizeof q.record);
+    for (unsigned k = 0; k < CALLS; k++) {
+      ExchangeParams p = plain(w, r);
+      in[k][r].assign(ROWS * ROW, (unsigned char)(1 + 2 * k + r));
+      result[k][r].assign(8, -1);
+      model::own(r, result[k][r].data(), 64);
+      p.input = (u64)in[k][r].data(), p.out_splits = (u64)result[k][r].data();
+      p.out_offset = k * ROWS * ROW, p.out_rows = ROWS, p.turn = k % 2;
+      const unsigned blocks = 1 + (unsigned)below(4);
+      p.remote_blocks = blocks > 1 ? 1 + (uint32_t)below(blocks - 1) : 0;
+      const Order order = below(4) == 0 ? Order::OneByOne : Order::Together;
+      machine::enqueue(stream, {[=] { symm_exchange_vdev_2d(p); }, r, blocks, order, sizeof(Shared<false>), nullptr, nullptr, true});
+    }
+  }
+  machine::join();
+  for (unsigned r = 0; r < 2; r++) {
+    const Pe& q = w.pe[r];
+    const LaunchRecord zero{};
+    EXPECT(memcmp(&zero, &q.record, sizeof zero) == 0, "PE %u: record %u %u", r, q.record.early[0], q.record.early[1]);
+    EXPECT(q.device.code == 0 && q.context[0] == CALLS && q.context[1] == CALLS, "PE %u: code %llu, completed %llu", r, q.device.code, q.context[1]);
+    for (unsigned k = 0; k < CALLS; k++) {
+      const std::vector<long long> table = {3, 3, 3, 3, 0, 3, 6, 9};
+      EXPECT(result[k][r] == table, "PE %u, call %u: %lld rows from %lld", r, k, result[k][r][0], result[k][r][4]);
+      for (unsigned row = 0; row < ROWS; row++)
+        for (unsigned b = 0; b < ROW; b++)
+          EXPECT(q.out[(k * ROWS + row) * ROW + b] == 1 + 2 * k + row / 3 % 2, "PE %u, call %u, row %u", r, k, row);
+    }
+  }
+}
+
 static void expect_invalid(World& w, const char* what, u64 fault, unsigned pe) {
   for (unsigned r = 0; r < w.ranks; r++) {
     const StatusRecord& s = w.pe[r].host;
@@ -334,6 +427,8 @@ int main(int argc, char** argv) {
   refused_arguments_and_another_operation();
   calls_of_two_plans();
   members_that_differ();
+  for (bool offsets : {false, true}) splits_that_change(offsets);
+  calls_in_a_row();
   printf("%d failures\n", failures);
   return failures != 0;
 }

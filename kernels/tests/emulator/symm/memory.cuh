@@ -46,6 +46,10 @@ inline uint32_t numbered_load_acquire_sys_u32(const void* at) { return modelled_
 template <uint32_t N>
 inline void numbered_fence_acq_rel_sys() { model::fence(acquires<N>(), Scope::Sys); }
 template <uint32_t N>
+inline void numbered_fence_acquire_sys() {
+  if (acquires<N>()) model::fence_acquire();
+}
+template <uint32_t N>
 inline void numbered_fence_acq_rel_gpu() { model::fence(acquires<N>(), Scope::Gpu); }
 
 inline u64 load_acquire_sys_u64(const void* at) { return modelled_load<u64>(at, true); }
@@ -116,6 +120,7 @@ inline uint32_t cas_acquire_sys_u32(void* at, uint32_t expected, uint32_t desire
 
 inline void fence_acq_rel_sys() { model::fence(true, Scope::Sys); }
 inline void fence_acq_rel_gpu() { model::fence(true, Scope::Gpu); }
+inline void fence_acquire_sys() { model::fence_acquire(); }
 inline void fence_release_sys() { model::fence(false, Scope::Sys); }
 inline void fence_release_gpu() { model::fence(false, Scope::Gpu); }
 
@@ -141,9 +146,11 @@ inline void store_16(int4* at, int4 v) {
   model::weak_store(at, &v, sizeof v);
 }
 
-// The machine begins a kernel when the one before it has ended, as if it had waited here.
-inline void wait_for_stream() {}
-inline void let_stream_go_on() {}
+template <typename T>
+inline void known(T&) {}
+
+inline void wait_for_stream() { machine::wait_for_stream(); }
+inline void let_stream_go_on() { machine::let_stream_go_on(); }
 
 inline u64 now_ns() { return machine::now_ns(); }
 
