@@ -182,12 +182,15 @@ struct World {
     return p;
   }
 
+  // As Entry::for_launch in kernels/src/image.rs.
+  bool ahead(bool combine) const { return combine ? out_rows() * ROW <= 3 << 19 : rows * ROW <= 512 << 10; }
+
   void capture(bool combine, Launch l) {
     for (unsigned r = 0; r < pes; r++) {
       Pe& q = all[r];
       CHECK(cudaSetDevice(q.device));
       char name[64];
-      snprintf(name, sizeof name, "symm_exchange_vdev_2d%s%s", combine ? "_offset" : "", l.threads > 512 ? "_large" : "");
+      snprintf(name, sizeof name, "symm_exchange_vdev_2d%s%s", combine ? "_offset" : "", l.threads > 512 ? "_large" : ahead(combine) ? "_ahead" : "");
       cudaKernel_t kernel;
       CHECK(cudaLibraryGetKernel(&kernel, q.library, name));
       ExchangeParams p = params(r, combine, l.remote);

@@ -22,8 +22,8 @@
 //  3. The warps of a block begin with different things: one takes the tickets, one orders the stream's earlier work before
 //     what will be published, one reads and checks the splits. Every load that does not depend on another one is under way
 //     before the first is used.
-//     A warp's first rows are in its registers before the notes are here (exchange/ahead.cuh), and the table of what is received is
-//     written while the verdict is worked out.
+//     Of few rows a warp has its first in registers before the notes are here (exchange/ahead.cuh; a kernel of its own, since of more
+//     that costs 0.5 us), and the table of what is received is written while the verdict is worked out.
 //  4. Every pushing share raises a word of its own on the receivers, as soon as its own rows are delivered: nobody counts the
 //     shares of a launch, and fences once more, before the receivers hear of it.
 //  5. A wait looks at its words alone eight times before it looks at status, clock and aborted words, with relaxed loads: what an
@@ -283,21 +283,26 @@ __device__ __forceinline__ void run(S& s, const ExchangeParams& p) {
 
 }  // namespace
 
-#define SYMM_EXCHANGE(name, FORM, FEW, THREADS)                                                             \
+#define SYMM_EXCHANGE(name, FORM, FEW, AHEAD, THREADS)                                                      \
   extern "C" __global__ void __launch_bounds__(THREADS, 1) name(const __grid_constant__ ExchangeParams p) { \
     __shared__ Shared<FEW> s;                                                                               \
-    run<Kind<FORM, FEW, THREADS>>(s, p);                                                                             \
+    run<Kind<FORM, FEW, AHEAD>>(s, p);                                                                      \
   }
 
 // Twice: blocks of at most 512 threads leave each the registers that the code wants.
-#define SYMM_EXCHANGE_FEW(name, FORM)               \
-  SYMM_EXCHANGE(name, FORM, true, SMALL_BLOCK)      \
-  SYMM_EXCHANGE(name##_large, FORM, true, MAX_THREADS)
+#define SYMM_EXCHANGE_FEW(name, FORM)                      \
+  SYMM_EXCHANGE(name, FORM, true, false, SMALL_BLOCK)      \
+  SYMM_EXCHANGE(name##_large, FORM, true, false, MAX_THREADS)
 
-SYMM_EXCHANGE(symm_exchange, 0, false, MAX_THREADS)
-SYMM_EXCHANGE(symm_exchange_barrier, FORM_BARRIER, true, SMALL_BLOCK)
+// And for few bytes.
+#define SYMM_EXCHANGE_NARROW(name, FORM) \
+  SYMM_EXCHANGE_FEW(name, FORM)          \
+  SYMM_EXCHANGE(name##_ahead, FORM, true, true, SMALL_BLOCK)
+
+SYMM_EXCHANGE(symm_exchange, 0, false, false, MAX_THREADS)
+SYMM_EXCHANGE(symm_exchange_barrier, FORM_BARRIER, true, false, SMALL_BLOCK)
 SYMM_EXCHANGE_FEW(symm_exchange_all_gather, FORM_ALL_GATHER)
 SYMM_EXCHANGE_FEW(symm_exchange_all_to_all, FORM_ALL_TO_ALL)
-SYMM_EXCHANGE_FEW(symm_exchange_vdev, FORM_ALL_TO_ALL_VDEV)
-SYMM_EXCHANGE_FEW(symm_exchange_vdev_2d, FORM_ALL_TO_ALL_VDEV_2D)
-SYMM_EXCHANGE_FEW(symm_exchange_vdev_2d_offset, FORM_ALL_TO_ALL_VDEV_2D_OFFSET)
+SYMM_EXCHANGE_NARROW(symm_exchange_vdev, FORM_ALL_TO_ALL_VDEV)
+SYMM_EXCHANGE_NARROW(symm_exchange_vdev_2d, FORM_ALL_TO_ALL_VDEV_2D)
+SYMM_EXCHANGE_NARROW(symm_exchange_vdev_2d_offset, FORM_ALL_TO_ALL_VDEV_2D_OFFSET)

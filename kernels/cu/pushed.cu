@@ -18,7 +18,7 @@
 // nothing until `recover`, which clears the room once no kernel of any member runs. A verdict is not needed before words are taken: until
 // it is good their sums stay in registers.
 //
-// Between two members as many as 16 MiB are pushed, too, since stores go faster than loads. Their room would be large twice: all epochs
+// Between two members more may be pushed, too (SYMM_ALL_REDUCE_PUSH_PAIR), since stores go faster than loads. Their room would be large twice: all epochs
 // share it (PushedParams::room_step), and nothing is pushed before the verdict, when its owner has arrived. It costs 1.3 us.
 //
 // Where time goes, beyond what exchange.cu says:
@@ -75,11 +75,14 @@ __device__ __forceinline__ uint32_t outcome_of(const PushedShared& s) {
   return __shfl_sync(ALL, *(const volatile uint32_t*)&s.outcome, 0);
 }
 
-// Whether a warp that misses words waits on. While the first warp waits for notes, it is the one that looks at what can end a wait.
-__device__ __noinline__ bool waits_on(const PushedShared& s, const PushedParams& q, u64 epoch, uint32_t chunk, bool sums) {
+// Whether a warp that misses words after so many looks waits on. While the first warp waits for notes, it is the one that looks at what can
+// end a wait. Host memory is for few warps at a time, by turns: of large amounts thousands of them wait. (All of them looked there when
+// 16 MiB took 2162 us in the library, and 54.6 where the status lay in the GPU's own memory.)
+__device__ __noinline__ bool waits_on(const PushedShared& s, const PushedParams& q, u64 epoch, uint32_t chunk, bool sums, uint32_t look) {
   const uint32_t outcome = outcome_of(s);
   if (outcome == PENDING) return true;
-  const Waiting w = {epoch, sums ? PHASE_GATHERED : PHASE_ARRIVAL, s.began, true};
+  const bool host = (look / WORD_LOOKS + threadIdx.x / 32 + 11 * blockIdx.x) % HOST_TURNS == 0;
+  const Waiting w = {epoch, sums ? PHASE_GATHERED : PHASE_ARRIVAL, s.began, host};
   return outcome == GOOD && exchange::goes_on(q.reduce.exchange, w, WordsSeen{q, epoch, chunk, sums});
 }
 
@@ -136,7 +139,7 @@ __device__ __forceinline__ bool take_one(const PushedShared& s, const PushedPara
       clear_words(from, in, keys);
       return true;
     }
-    if (look % WORD_LOOKS == 0 && !waits_on(s, q, epoch, chunk, sums)) return false;
+    if (look % WORD_LOOKS == 0 && !waits_on(s, q, epoch, chunk, sums, look)) return false;
   }
 }
 
@@ -159,7 +162,7 @@ __device__ __forceinline__ bool take_two(const PushedShared& s, const PushedPara
       clear_words(then, in_second, more);
       return true;
     }
-    if (look % WORD_LOOKS == 0 && !waits_on(s, q, epoch, chunk, false)) return false;
+    if (look % WORD_LOOKS == 0 && !waits_on(s, q, epoch, chunk, false, look)) return false;
   }
 }
 

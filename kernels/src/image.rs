@@ -4,7 +4,7 @@ mod images {
     include!(concat!(env!("OUT_DIR"), "/images.rs"));
 }
 
-use crate::geometry::SMALL_BLOCK;
+use crate::geometry::{AHEAD_BYTES, AHEAD_OFFSET_BYTES, SMALL_BLOCK};
 
 /// A kernel: the image it is in and its symbol there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +45,13 @@ pub enum Entry {
     ExchangeVdev2dLarge,
     /// `all_to_all_vdev_2d_offset`.
     ExchangeVdev2dOffsetLarge,
+    /// `all_to_all_vdev` of few bytes, in blocks of at most [`SMALL_BLOCK`] threads whose warps read their first rows before the others'
+    /// notes are here; so are those below.
+    ExchangeVdevAhead,
+    /// `all_to_all_vdev_2d`.
+    ExchangeVdev2dAhead,
+    /// `all_to_all_vdev_2d_offset`.
+    ExchangeVdev2dOffsetAhead,
     /// `broadcast`, and reductions that take part with an invalid argument: [`ReduceParams`](crate::params::ReduceParams),
     /// [`REDUCE_THREADS`](crate::geometry::REDUCE_THREADS).
     Broadcast,
@@ -105,7 +112,7 @@ pub enum Entry {
 }
 
 /// Every kernel, in the order of [`Entry`].
-pub const ENTRIES: [Entry; 44] = [
+pub const ENTRIES: [Entry; 47] = [
     Entry::Put,
     Entry::Get,
     Entry::PadSignal,
@@ -123,6 +130,9 @@ pub const ENTRIES: [Entry; 44] = [
     Entry::ExchangeVdevLarge,
     Entry::ExchangeVdev2dLarge,
     Entry::ExchangeVdev2dOffsetLarge,
+    Entry::ExchangeVdevAhead,
+    Entry::ExchangeVdev2dAhead,
+    Entry::ExchangeVdev2dOffsetAhead,
     Entry::Broadcast,
     Entry::ReduceF16,
     Entry::ReduceBf16,
@@ -211,6 +221,9 @@ impl Entry {
                 | Entry::ExchangeVdevLarge
                 | Entry::ExchangeVdev2dLarge
                 | Entry::ExchangeVdev2dOffsetLarge
+                | Entry::ExchangeVdevAhead
+                | Entry::ExchangeVdev2dAhead
+                | Entry::ExchangeVdev2dOffsetAhead
                 | Entry::Broadcast
                 | Entry::ReduceF16
                 | Entry::ReduceBf16
@@ -233,10 +246,17 @@ impl Entry {
         )
     }
 
-    /// The kernel for blocks of so many threads: of most exchanges there are two.
-    pub const fn for_threads(self, threads: u32) -> Entry {
+    /// The kernel for blocks of so many threads, and at most so many bytes of input: of most exchanges there are two or three.
+    pub const fn for_launch(self, threads: u32, bytes: u64) -> Entry {
         match self {
-            small if threads <= SMALL_BLOCK => small,
+            small if threads <= SMALL_BLOCK => match small {
+                Entry::ExchangeVdev if bytes <= AHEAD_BYTES => Entry::ExchangeVdevAhead,
+                Entry::ExchangeVdev2d if bytes <= AHEAD_BYTES => Entry::ExchangeVdev2dAhead,
+                Entry::ExchangeVdev2dOffset if bytes <= AHEAD_OFFSET_BYTES => {
+                    Entry::ExchangeVdev2dOffsetAhead
+                }
+                any => any,
+            },
             Entry::ExchangeAllGather => Entry::ExchangeAllGatherLarge,
             Entry::ExchangeAllToAll => Entry::ExchangeAllToAllLarge,
             Entry::ExchangeVdev => Entry::ExchangeVdevLarge,
@@ -266,6 +286,9 @@ impl Entry {
             Entry::ExchangeVdevLarge => c"symm_exchange_vdev_large",
             Entry::ExchangeVdev2dLarge => c"symm_exchange_vdev_2d_large",
             Entry::ExchangeVdev2dOffsetLarge => c"symm_exchange_vdev_2d_offset_large",
+            Entry::ExchangeVdevAhead => c"symm_exchange_vdev_ahead",
+            Entry::ExchangeVdev2dAhead => c"symm_exchange_vdev_2d_ahead",
+            Entry::ExchangeVdev2dOffsetAhead => c"symm_exchange_vdev_2d_offset_ahead",
             Entry::Broadcast => c"symm_broadcast",
             Entry::ReduceF16 => c"symm_reduce_f16",
             Entry::ReduceBf16 => c"symm_reduce_bf16",

@@ -165,7 +165,9 @@ impl Cuda {
         params.turn = turn.number();
         // SAFETY: the parameters are the kernel's; tables and regions live as long as context and handle, and the caller
         // promises the addresses of the descriptor.
-        unsafe { self.kernels.launch(entry.for_threads(launch.threads), launch, stream, &params)? };
+        unsafe {
+            self.kernels.launch(entry.for_launch(launch.threads, bytes as u64), launch, stream, &params)?
+        };
         turn.taken();
         Ok(())
     }

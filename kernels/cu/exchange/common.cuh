@@ -30,16 +30,16 @@ constexpr u64 FAILED_VERDICT = 1ull << 40;  // all members reach the same verdic
 
 // A kernel is compiled for one form (`FORM`; 0: whichever the parameters name), and either for notes that hold all splits of
 // at most FEW_RANKS members (`FEW_`) or for any number of them. The host chooses (symm_kernels::Entry).
-// `THREADS`: of a block at most.
-template <uint32_t FORM, bool FEW_, int THREADS>
+// `AHEAD_`: whether a warp's first rows are read before the notes are here, which pays where there are few, and takes registers.
+template <uint32_t FORM, bool FEW_, bool AHEAD_>
 struct Kind {
   static constexpr bool FEW = FEW_;
   // Whether many splits are published with the header before them, for members that no note reaches.
   static constexpr bool HEADERS = false;
   // Whether splits say where rows go, and all of them are kept in shared memory.
   static constexpr bool NARROW = FEW_ && FORM >= FORM_ALL_TO_ALL_VDEV;
-  // Whether a warp's first rows are read before the notes are here: that takes registers, which large blocks have not.
-  static constexpr bool AHEAD = NARROW && THREADS <= SMALL_BLOCK;
+  static constexpr bool AHEAD = AHEAD_;
+  static_assert(NARROW || !AHEAD, "of others a block does not know which rows are whose");
   static __device__ __forceinline__ uint32_t form(const ExchangeParams& p) { return FORM == 0 ? (uint32_t)p.form : FORM; }
 };
 

@@ -193,6 +193,8 @@ constexpr Keys KEYS_HERE = 1u << 31;
 constexpr uint32_t KEY_LOOKS = 4;
 // And after so many, a few us, one is for all else that can end a wait; it takes as long as two.
 constexpr uint32_t WORD_LOOKS = 32;
+// Of so many of those, one is at host memory, too: every 1.5 ms or so for each warp.
+constexpr uint32_t HOST_TURNS = 64;
 static_assert(VECTORS == 3, "and that word says it of as many");
 
 __device__ __forceinline__ Elements load_keys(u64 from, bool any) {

@@ -110,6 +110,9 @@ inline __device__ __noinline__ bool status_host_ok(const Status& s) {
     f.got = load_relaxed_sys_u64(&s.host->got);
     f.waited_ns = load_relaxed_sys_u64(&s.host->waited_ns);
     status_write(s.device, f);
+  } else {
+    // Another thread has claimed the device copy and may not have written it yet: whoever learns of a failure here is to find one there.
+    cas_acq_rel_gpu_u64(&s.device->code, STATUS_OK, code);
   }
   return false;
 }

@@ -14,7 +14,7 @@ const NEAR: Found =
 const RELEASE: Found = Kept("stands for its releasing half");
 const TRANSPORT: Found = Kept("between a GPU and a transport, which is no thread of the model's");
 
-pub(super) const ACQUIRES: [(&str, &str, Found); 45] = [
+pub(super) const ACQUIRES: [(&str, &str, Found); 46] = [
     ("cu/copy.cu", "fetch_add_acq_rel_gpu_u64(&record->finished", Without(&ORDER)),
     ("cu/exchange.cu", "fence_acquire_sys()", Without(&ORDER)),
     ("cu/exchange.cu", "fence_acq_rel_gpu()", NEAR),
@@ -94,6 +94,7 @@ pub(super) const ACQUIRES: [(&str, &str, Found); 45] = [
         Kept("the rest of the record is for an error's text; the host writes it"),
     ),
     ("include/symm/status.cuh", "if (cas_acq_rel_gpu_u64(&s.device->claim, 0, 1) == 0)", RELEASE),
+    ("include/symm/status.cuh", "cas_acq_rel_gpu_u64(&s.device->code, STATUS_OK, code)", NUMBER),
 ];
 
 /// Of the headers that users' kernels include; `USERS` fails without each. What the library's kernels announce has names in

@@ -448,8 +448,8 @@ fn sizes_take_turns(ctx: &Ctx) -> Outcome {
     Ok(())
 }
 
-/// Past every threshold for large amounts, and no multiple of anything; between two members the last amount, too, that GPUs push, and the
-/// first that they do not (16 MiB).
+/// Past every threshold for large amounts, and no multiple of anything; between two members the last amount, too, that GPUs push with
+/// `SYMM_ALL_REDUCE_PUSH_PAIR` of 16 MiB, and the first that they do not.
 fn large(ctx: &Ctx) -> Outcome {
     let (n, most) = ((3 << 20) / 2 + 13, 4 << 20);
     let ops = [(Op::OneShotCopyOut, n), (Op::TwoShot, n), (Op::TwoShotOut, n)];

@@ -10,16 +10,17 @@
 using namespace symm::exchange;
 static_assert(sizeof(Shared<true>) <= sizeof(Shared<false>), "one size serves both");
 
-// The kernel that the host would choose.
+// A kernel that the host would choose.
 static void (*kernel_of(const ExchangeParams& p))(ExchangeParams) {
   if (p.ranks > FEW_RANKS || p.n_splits > FEW_SPLITS) return symm_exchange;
   switch (p.form) {
     case FORM_BARRIER: return symm_exchange_barrier;
     case FORM_ALL_GATHER: return symm_exchange_all_gather;
     case FORM_ALL_TO_ALL: return symm_exchange_all_to_all;
-    case FORM_ALL_TO_ALL_VDEV: return symm_exchange_vdev;
-    case FORM_ALL_TO_ALL_VDEV_2D: return symm_exchange_vdev_2d;
-    default: return symm_exchange_vdev_2d_offset;
+    // PEs of one call may differ in it.
+    case FORM_ALL_TO_ALL_VDEV: return below(2) == 0 ? symm_exchange_vdev_ahead : symm_exchange_vdev;
+    case FORM_ALL_TO_ALL_VDEV_2D: return below(2) == 0 ? symm_exchange_vdev_2d_ahead : symm_exchange_vdev_2d;
+    default: return below(2) == 0 ? symm_exchange_vdev_2d_offset_ahead : symm_exchange_vdev_2d_offset;
   }
 }
 
@@ -309,7 +310,8 @@ static void calls_in_a_row() {
       const unsigned blocks = 1 + (unsigned)below(4);
       p.remote_blocks = blocks > 1 ? 1 + (uint32_t)below(blocks - 1) : 0;
       const Order order = below(4) == 0 ? Order::OneByOne : Order::Together;
-      machine::enqueue(stream, {[=] { symm_exchange_vdev_2d(p); }, r, blocks, order, sizeof(Shared<false>), nullptr, nullptr, true});
+      const auto kernel = kernel_of(p);
+      machine::enqueue(stream, {[=] { kernel(p); }, r, blocks, order, sizeof(Shared<false>), nullptr, nullptr, true});
     }
   }
   machine::join();

@@ -269,24 +269,32 @@ static void not_direct() {
   EXPECT(team.pads[0][COUNTERS / 8] == 0, "a barrier was counted");
 }
 
-// The team fails while rank 0 waits with a deadline that is far: a kernel of this GPU has seen it, or only the host has.
-static void the_team_fails(bool on_host) {
+// The team fails while rank 0 waits with a deadline that is far: a kernel of this GPU has seen it, or only the host has, or the host and
+// a kernel that has claimed the device copy and takes its time to write it. Whoever's wait has ended finds that the team has failed.
+enum class FailedOn { Gpu, Host, Both };
+static void the_team_fails(FailedOn on) {
   Team team(2);
   StatusRecord *host = &team.world.pe[0].host, *device = &team.world.pe[0].device;
   machine::enqueue(machine::new_stream(), {[=] {
     if (threadIdx.x != 0) return;
     machine::sleep(SHORT_NS / machine::TICK_NS);
     const Failure failure = {STATUS_PEER_FAILED, 0, 0, FIRST_PE + 1, 0, 0, 0, 0};
-    if (!on_host) return status_fail({device, host}, failure);
+    if (on == FailedOn::Gpu) return status_fail({device, host}, failure);
+    if (on == FailedOn::Both) cas_acq_rel_gpu_u64(&device->claim, 0, 1);
     cas_acq_rel_sys_u64(&host->claim, 0, 1);
     status_write(host, failure);
+    if (on != FailedOn::Both) return;
+    machine::sleep(SHORT_NS / machine::TICK_NS);
+    status_write(device, failure);
   }, 0, 1, Order::Together, 64, nullptr});
   const u64 began = machine::now_ns();
   const unsigned which = (unsigned)below(3);
   alone(team, "a wait of a team that fails", [=](Handle h) {
     const Deadline deadline(LIMIT_NS);
-    if (which == 0) return !block_wait_until(h, 1, Compare::Equal, 7, deadline);
-    return which == 1 ? !block_wait_signal(h, 1, 2, deadline) : !barrier(h, 3, deadline);
+    const bool came = which == 0 ? block_wait_until(h, 1, Compare::Equal, 7, deadline)
+                    : which == 1 ? block_wait_signal(h, 1, 2, deadline) : barrier(h, 3, deadline);
+    // Of the thread that waited: another one's look need not find, on this machine, what that one has seen.
+    return !came && (threadIdx.x != 0 || !team_ok(h));
   });
   EXPECT(machine::now_ns() - began < LIMIT_NS / 100, "it waited %llu ns", machine::now_ns() - began);
   EXPECT(host->code == STATUS_PEER_FAILED && device->code == STATUS_PEER_FAILED, "codes %llu, %llu", (u64)host->code, (u64)device->code);
@@ -304,8 +312,7 @@ int main(int argc, char** argv) {
     barriers();
     nobody_comes();
     not_direct();
-    the_team_fails(false);
-    the_team_fails(true);
+    for (FailedOn on : {FailedOn::Gpu, FailedOn::Host, FailedOn::Both}) the_team_fails(on);
   }
   printf("%d failures\n", failures);
   return failures != 0;
