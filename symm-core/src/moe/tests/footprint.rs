@@ -79,10 +79,14 @@ fn contexts_have_room_for_pushed_elements_but_on_the_host() {
     assert_eq!((of("host", 1 << 20), of("host", 0)), (without, without));
     let pushed = 2 * ContextLayout::room_for(1 << 20, layer().pes) as u64;
     assert_eq!([of("cuda", 1 << 20), of("auto", 1 << 20)], [without + pushed; 2]);
-    // Two members have more.
-    let pair = Layer { pes: 2, ..layer() }.footprint(&Config::default(), Room::Worst, PAGE).unwrap();
-    let context = pair.allocations.iter().find(|a| a.name == "team's context").unwrap().bytes;
-    assert!((19 << 20..20 << 20).contains(&context), "{context}");
+    // Two members have more, if they are to push more.
+    let of_two = |all_reduce_push_pair| {
+        let config = Config { all_reduce_push_pair, ..Config::default() };
+        let pair = Layer { pes: 2, ..layer() }.footprint(&config, Room::Worst, PAGE).unwrap();
+        pair.allocations.iter().find(|a| a.name == "team's context").unwrap().bytes
+    };
+    assert!((2 << 20..3 << 20).contains(&of_two(0)), "{}", of_two(0));
+    assert!((19 << 20..20 << 20).contains(&of_two(16 << 20)), "{}", of_two(16 << 20));
 }
 
 #[test]
