@@ -230,7 +230,8 @@ fn who_is_missing_at_the_address_is_named_by_all() {
     let said = run([pe(1)]);
     let not_reached =
         format!("error Bootstrap: bootstrap: connect: PE 0 was not reached at 127.0.0.1:{port}");
-    let not_reached = [not_reached.as_str(), "within 1.5s", "Connection refused"];
+    // The time that passed: on a busy machine some more than was asked for.
+    let not_reached = [not_reached.as_str(), "within 1.", "Connection refused"];
     assert!(not_reached.iter().all(|w| said[0].contains(w)), "{said:?}");
     assert!(began.elapsed() < Duration::from_secs(10));
     // Something else, which takes the connection and is silent.
