@@ -8,39 +8,10 @@
 //
 // The shapes are those of benches/gpu/vdev.rs: 7168 bf16 for each of 8 experts of 32, calls of a graph of 10. What the library would launch
 // says kernels/src/geometry.rs. Not for more blocks than find room at the same time: PEs that share a GPU wait for each other.
-#include <cuda_runtime.h>
+#include "lab.cuh"
 
-#include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <vector>
-
-#include "symm/exchange.cuh"
-#include "symm/params.cuh"
-#include "symm/status.cuh"
-
-using namespace symm;
-
-#define CHECK(call)                                                                             \
-  do {                                                                                          \
-    const cudaError_t error = (call);                                                           \
-    if (error != cudaSuccess) {                                                                 \
-      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(error)); \
-      exit(1);                                                                                  \
-    }                                                                                           \
-  } while (0)
-
-constexpr int EXPERTS = 32, TOP_K = 8, CALLS = 10, REPEATS = 50, WARM_UP = 10, STEPS = 16;
-constexpr u64 ROW = 7168 * 2, MAX_SPLITS = 1024;
-const char* const NAMES[STEPS] = {"begin",   "drafted", "looked", "prepared", "tickets", "met",    "published", "arriving",
-                                  "arrived", "placed",  "verdict", "pushed",  "fenced",  "raised", "counted",   "complete"};
-
-// Waits until all PEs' streams are here.
-__global__ void meet(unsigned* here, unsigned pes) {
-  atomicAdd_system(here, 1);
-  while (*(volatile unsigned*)here < pes) {}
-}
+constexpr int EXPERTS = 32, TOP_K = 8;
+constexpr u64 ROW = 7168 * 2;
 
 struct Random {
   u64 state;
@@ -51,38 +22,6 @@ struct Random {
     return z ^ z >> 31;
   }
 };
-
-u64 up(u64 value, u64 to) { return (value + to - 1) / to * to; }
-
-// As symm_core::layout::ContextLayout.
-struct Layout {
-  u64 arrival = 128, done, aborted, notes, pushed, slots, slot_bytes, bytes;
-  explicit Layout(unsigned pes) {
-    done = up(arrival + 8 * pes, 64);
-    const u64 gathered = up(done + 8 * pes, 64);
-    aborted = up(gathered + 8 * pes, 64);
-    notes = up(aborted + 16 * pes, 256);
-    pushed = notes + 2 * pes * NOTE_BYTES;
-    slots = up(pushed + 8 * pes * MAX_PUSHERS, 256);
-    slot_bytes = up(sizeof(Header) + 8 * MAX_SPLITS, 64);
-    bytes = slots + 2 * pes * slot_bytes;
-  }
-};
-
-template <typename T>
-T* zeros(u64 count) {
-  T* at;
-  CHECK(cudaMalloc(&at, count * sizeof(T)));
-  CHECK(cudaMemset(at, 0, count * sizeof(T)));
-  return at;
-}
-
-template <typename T>
-T* copied(const std::vector<T>& values) {
-  T* at = zeros<T>(values.size());
-  CHECK(cudaMemcpy(at, values.data(), values.size() * sizeof(T), cudaMemcpyDefault));
-  return at;
-}
 
 struct Launch {
   unsigned blocks, threads, remote;
@@ -95,7 +34,7 @@ struct Pe {
   cudaEvent_t begin, end;
   char *context, *out, *home, *in, *local;
   long long *splits, *there, *back, *trace;
-  StatusRecord* status;
+  StatusRecord *status, *host_status;
   LaunchRecord* record;
   u64 *regions, *outs, *homes, *members;
   cudaLibrary_t library;
@@ -106,7 +45,7 @@ struct Pe {
 
 struct World {
   unsigned pes, rows;
-  Layout layout;
+  ContextLayout layout;
   std::vector<Pe> all;
 
   u64 out_rows() const { return (u64)pes * rows + EXPERTS; }
@@ -135,8 +74,8 @@ struct World {
     CHECK(cudaStreamCreateWithFlags(&q.stream, cudaStreamNonBlocking));
     CHECK(cudaEventCreate(&q.begin));
     CHECK(cudaEventCreate(&q.end));
-    q.context = zeros<char>(layout.bytes), q.out = zeros<char>(out_rows() * ROW), q.home = zeros<char>(rows * ROW);
-    q.local = zeros<char>(sizeof(ContextLocal) + 8 * MAX_SPLITS), q.status = zeros<StatusRecord>(2), q.record = zeros<LaunchRecord>(1);
+    q.context = zeros<char>(layout.end), q.out = zeros<char>(out_rows() * ROW), q.home = zeros<char>(rows * ROW);
+    q.local = zeros<char>(sizeof(ContextLocal) + 8 * MAX_SPLITS), q.status = zeros<StatusRecord>(1), q.host_status = host_status(), q.record = zeros<LaunchRecord>(1);
     q.there = zeros<long long>(2 * EXPERTS), q.back = zeros<long long>(2 * EXPERTS), q.trace = zeros<long long>(STEPS * 256);
     q.counts.assign(EXPERTS, 0);
     Random random{42 + rank};
@@ -167,7 +106,7 @@ struct World {
     const Pe& q = all[rank];
     ExchangeParams p;
     memset(&p, 0, sizeof p);
-    p.status = {(u64)q.status, (u64)(q.status + 1)};
+    p.status = {(u64)q.status, (u64)q.host_status};
     for (unsigned r = 0; r < pes && r < NEAR_RANKS; r++)
       p.near_regions[r] = (u64)all[r].context, p.near_buffers[r] = (u64)(combine ? all[r].home : all[r].out);
     p.record = (u64)q.record, p.regions = (u64)q.regions, p.members = (u64)q.members, p.mine = (u64)q.context, p.local = (u64)q.local;

@@ -9,41 +9,10 @@
 // symm_reduce_bf16), its form as a number (enum Form of exchange.cuh: 24 one-shot, 25 two-shot), and, of those that push, in how many pieces
 // and into how many rooms (2: one for each parity of the epoch; 1: one for all, behind the verdict). What the library would launch says
 // kernels/src/geometry.rs.
-#include <cuda_runtime.h>
+#include "lab.cuh"
 
-#include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <vector>
-
-#include "symm/exchange.cuh"
-#include "symm/params.cuh"
-#include "symm/status.cuh"
-
-using namespace symm;
-
-#define CHECK(call)                                                                             \
-  do {                                                                                          \
-    const cudaError_t error = (call);                                                           \
-    if (error != cudaSuccess) {                                                                 \
-      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(error)); \
-      exit(1);                                                                                  \
-    }                                                                                           \
-  } while (0)
-
-constexpr int PES = 2, CALLS = 10, REPEATS = 50, WARM_UP = 10, STEPS = 16;
-constexpr u64 DTYPE_BF16 = 3, MAX_SPLITS = 1024;
-const char* const NAMES[STEPS] = {"begin",   "drafted", "looked", "prepared", "tickets", "met",    "published", "arriving",
-                                  "arrived", "placed",  "verdict", "pushed",  "fenced",  "raised", "counted",   "complete"};
-
-// Waits until both PEs' streams are here.
-__global__ void meet(unsigned* here) {
-  atomicAdd_system(here, 1);
-  while (*(volatile unsigned*)here < PES) {}
-}
-
-u64 up(u64 value, u64 to) { return (value + to - 1) / to * to; }
+constexpr int PES = 2;
+constexpr u64 DTYPE_BF16 = 3;
 
 unsigned short bf16(float value) {
   unsigned bits;
@@ -54,21 +23,6 @@ unsigned short bf16(float value) {
 // Small whole numbers, whose sums are exact.
 float element(unsigned rank, u64 i) { return (float)((i * 7 + rank * 3) % 16); }
 
-template <typename T>
-T* zeros(u64 count) {
-  T* at;
-  CHECK(cudaMalloc(&at, count * sizeof(T)));
-  CHECK(cudaMemset(at, 0, count * sizeof(T)));
-  return at;
-}
-
-template <typename T>
-T* copied(const std::vector<T>& values) {
-  T* at = zeros<T>(values.size());
-  CHECK(cudaMemcpy(at, values.data(), values.size() * sizeof(T), cudaMemcpyDefault));
-  return at;
-}
-
 struct Line {
   char image[256], kernel[64];
   u64 form, bytes;
@@ -77,18 +31,11 @@ struct Line {
   bool in_place() const { return form == FORM_TWO_SHOT_ALL_REDUCE; }
 };
 
-// As symm_core::layout::ContextLayout.
-struct Layout {
-  u64 arrival = 128, done, gathered, aborted, notes, pushed, slots, slot_bytes, room, room_bytes, bytes;
-  explicit Layout(u64 elements) {
-    done = up(arrival + 8 * PES, 64);
-    gathered = up(done + 8 * PES, 64);
-    aborted = up(gathered + 8 * PES, 64);
-    notes = up(aborted + 16 * PES, 256);
-    pushed = notes + 2 * PES * NOTE_BYTES;
-    slots = up(pushed + 8 * PES * MAX_PUSHERS, 256);
-    slot_bytes = up(sizeof(Header) + 8 * MAX_SPLITS, 64);
-    room = up(slots + 2 * PES * slot_bytes, 256);
+// With room for pushed elements.
+struct Layout : ContextLayout {
+  u64 room, room_bytes, bytes;
+  explicit Layout(u64 elements) : ContextLayout(PES) {
+    room = up(end, 256);
     // More than any cut of the elements takes.
     room_bytes = up(elements / 3 * 4 + 65536, 256);
     bytes = room + 2 * room_bytes;
@@ -101,7 +48,7 @@ struct Pe {
   cudaEvent_t begin, end;
   char *context, *buffer, *result, *local;
   long long* trace;
-  StatusRecord* status;
+  StatusRecord *status, *host_status;
   LaunchRecord* record;
   cudaLibrary_t library;
   std::vector<unsigned short> elements;
@@ -114,7 +61,7 @@ void prepare(Pe& q, unsigned rank, const Line& line, const Layout& layout) {
   CHECK(cudaEventCreate(&q.begin));
   CHECK(cudaEventCreate(&q.end));
   q.context = zeros<char>(layout.bytes), q.result = zeros<char>(line.bytes);
-  q.local = zeros<char>(sizeof(ContextLocal) + 8 * MAX_SPLITS), q.status = zeros<StatusRecord>(2), q.record = zeros<LaunchRecord>(1);
+  q.local = zeros<char>(sizeof(ContextLocal) + 8 * MAX_SPLITS), q.status = zeros<StatusRecord>(1), q.host_status = host_status(), q.record = zeros<LaunchRecord>(1);
   q.trace = zeros<long long>(STEPS * 256);
   for (u64 i = 0; i < line.bytes / 2; i++) q.elements.push_back(bf16(element(rank, i)));
   q.buffer = (char*)copied(q.elements);
@@ -138,7 +85,7 @@ PushedParams params(const std::vector<Pe>& all, unsigned rank, const Line& line,
     buffers.push_back(p.near_buffers[r] = (u64)all[r].buffer);
     members.push_back(r);
   }
-  p.status = {(u64)q.status, (u64)(q.status + 1)};
+  p.status = {(u64)q.status, (u64)q.host_status};
   p.record = (u64)q.record, p.mine = (u64)q.context, p.local = (u64)q.local;
   p.regions = (u64)copied(regions), p.members = (u64)copied(members), p.out_buffers = (u64)copied(buffers);
   p.arrival = layout.arrival, p.done = layout.done, p.aborted = layout.aborted, p.slots = layout.slots, p.slot_bytes = layout.slot_bytes;
@@ -187,7 +134,7 @@ float measure(std::vector<Pe>& all, const Line& line) {
     for (unsigned r = 0; r < PES; r++) {
       Pe& q = all[r];
       CHECK(cudaSetDevice(r));
-      meet<<<1, 1, 0, q.stream>>>(meetings + repeat);
+      meet<<<1, 1, 0, q.stream>>>(meetings + repeat, PES);
       CHECK(cudaEventRecord(q.begin, q.stream));
       CHECK(cudaGraphLaunch(q.graph, q.stream));
       CHECK(cudaEventRecord(q.end, q.stream));

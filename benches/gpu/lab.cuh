@@ -1,0 +1,75 @@
+// What the programs that run kernels without the library around them share (steps.cu, sums.cu).
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "symm/exchange.cuh"
+#include "symm/params.cuh"
+#include "symm/status.cuh"
+
+using namespace symm;
+
+#define CHECK(call)                                                                             \
+  do {                                                                                          \
+    const cudaError_t error = (call);                                                           \
+    if (error != cudaSuccess) {                                                                 \
+      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(error)); \
+      exit(1);                                                                                  \
+    }                                                                                           \
+  } while (0)
+
+constexpr int CALLS = 10, REPEATS = 50, WARM_UP = 10, STEPS = 16;
+constexpr u64 MAX_SPLITS = 1024;
+const char* const NAMES[STEPS] = {"begin",   "drafted", "looked", "prepared", "tickets", "met",    "published", "arriving",
+                                  "arrived", "placed",  "verdict", "pushed",  "fenced",  "raised", "counted",   "complete"};
+
+// Waits until all PEs' streams are here.
+__global__ void meet(unsigned* here, unsigned pes) {
+  atomicAdd_system(here, 1);
+  while (*(volatile unsigned*)here < pes) {}
+}
+
+u64 up(u64 value, u64 to) { return (value + to - 1) / to * to; }
+
+// As symm_core::layout::ContextLayout, without room for pushed elements.
+struct ContextLayout {
+  u64 arrival = 128, done, gathered, aborted, notes, pushed, slots, slot_bytes, end;
+  explicit ContextLayout(unsigned pes) {
+    done = up(arrival + 8 * pes, 64);
+    gathered = up(done + 8 * pes, 64);
+    aborted = up(gathered + 8 * pes, 64);
+    notes = up(aborted + 16 * pes, 256);
+    pushed = notes + 2 * pes * NOTE_BYTES;
+    slots = up(pushed + 8 * pes * MAX_PUSHERS, 256);
+    slot_bytes = up(sizeof(Header) + 8 * MAX_SPLITS, 64);
+    end = slots + 2 * pes * slot_bytes;
+  }
+};
+
+template <typename T>
+T* zeros(u64 count) {
+  T* at;
+  CHECK(cudaMalloc(&at, count * sizeof(T)));
+  CHECK(cudaMemset(at, 0, count * sizeof(T)));
+  return at;
+}
+
+template <typename T>
+T* copied(const std::vector<T>& values) {
+  T* at = zeros<T>(values.size());
+  CHECK(cudaMemcpy(at, values.data(), values.size() * sizeof(T), cudaMemcpyDefault));
+  return at;
+}
+
+// The host's copy of a team's status, in host memory as the library has it: what a wait takes that looks there is to show here, too.
+inline StatusRecord* host_status() {
+  void* at;
+  CHECK(cudaHostAlloc(&at, sizeof(StatusRecord), cudaHostAllocPortable | cudaHostAllocMapped));
+  return (StatusRecord*)memset(at, 0, sizeof(StatusRecord));
+}
