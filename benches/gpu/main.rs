@@ -2,11 +2,11 @@
 //! beside the same rows of PyTorch and NCCL (`benches/peers/`).
 //!
 //! ```text
-//! symm run -n 2 -- gpu --check check.fatbin --trips round_trip.fatbin --json FILE [ROW...]
+//! symm run -n 2 -- gpu --check check.fatbin --trips round_trip.fatbin --json FILE [--cold] [ROW...]
 //! ```
 //!
 //! A row is measured twice. *graph*: calls captured into a graph, whose replay begins when all GPUs have met, so that no launch
-//! from the host is in it. *eager*: one call between two events, after the PEs have met on the host. Both are medians over
+//! from the host is in it; with `--cold` the first of them finds nothing in the GPU's cache. *eager*: one call between two events, after the PEs have met on the host. Both are medians over
 //! repeats of the maximum over PEs. What a row computed is checked outside the timed region, and a wrong word ends the program.
 //! Words after the options name the rows to run, by the beginning of their names.
 #![allow(clippy::print_stdout, reason = "a program")]
@@ -55,6 +55,8 @@ struct Bench<'a> {
     trips: Kernel,
     wanted: Vec<String>,
     rows: Vec<Row>,
+    /// µs of `round_trip_8B` by each signal, of which the row has the median.
+    round_trips: Vec<f64>,
 }
 
 impl Bench<'_> {
@@ -105,25 +107,27 @@ struct Args {
     check: String,
     trips: String,
     json: Option<String>,
+    cold: bool,
     wanted: Vec<String>,
 }
 
 impl Args {
     fn parse() -> Result<Self> {
         let mut found = [None, None, None];
-        let mut wanted = Vec::new();
+        let (mut cold, mut wanted) = (false, Vec::new());
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
             match ["--check", "--trips", "--json"].iter().position(|name| *name == word) {
                 Some(i) => found[i] = Some(words.next().with_context(|| format!("{word} needs a file"))?),
                 // What cargo passes to every bench.
                 None if word == "--bench" => {}
+                None if word == "--cold" => cold = true,
                 None => wanted.push(word),
             }
         }
         let [check, trips, json] = found;
-        let usage = "usage: symm run -n N -- gpu --check check.fatbin --trips round_trip.fatbin [--json FILE] [ROW...]";
-        Ok(Args { check: check.context(usage)?, trips: trips.context(usage)?, json, wanted })
+        let usage = "usage: symm run -n N -- gpu --check check.fatbin --trips round_trip.fatbin [--json FILE] [--cold] [ROW...]";
+        Ok(Args { check: check.context(usage)?, trips: trips.context(usage)?, json, cold, wanted })
     }
 }
 
@@ -135,13 +139,14 @@ fn main() -> Result<()> {
         "these rows are the CUDA backend's: SYMM_BACKEND=cuda"
     );
     let first = equal::first_rendezvous(&world)?;
-    let timer = Timer::new(&world)?;
+    let timer = Timer::new(&world, args.cold)?;
     let first_ms = timer.maximum(first.as_secs_f64() * 1e3)?;
     let ceiling = equal::copy_engine(&timer, Way::Put, 256 << 20)?;
     let got = equal::copy_engine(&timer, Way::Get, 256 << 20)?;
     let (compare, trips) = (Kernel::load(&args.check, c"check")?, Kernel::load(&args.trips, c"round_trip")?);
     let latency = small::link_latency(&timer, &Kernel::load(&args.trips, c"flags")?)?;
-    let mut bench = Bench { timer, compare, trips, wanted: args.wanted, rows: Vec::new() };
+    let mut bench =
+        Bench { timer, compare, trips, wanted: args.wanted, rows: Vec::new(), round_trips: Vec::new() };
     small::run(&mut bench)?;
     vdev::run(&mut bench)?;
     sums::run(&mut bench)?;
@@ -151,10 +156,12 @@ fn main() -> Result<()> {
         bench.rows.iter().map(|r| (r.name.clone(), row(r, (ceiling, latency), &bench.rows))).collect();
     let figures = json!({
         "pes": world.n_pes(),
+        "cold": args.cold,
         "copy_engine_256MiB_gbps": rounded(ceiling),
         "copy_engine_get_256MiB_gbps": rounded(got),
         "link_latency_us": rounded(latency),
         "first_rendezvous_256MiB_ms": rounded(first_ms),
+        "round_trip_8B_by_signal_us": bench.round_trips.iter().copied().map(rounded).collect::<Vec<_>>(),
         "rows": rows,
     });
     if world.pe().index() == 0 {

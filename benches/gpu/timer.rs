@@ -1,15 +1,19 @@
 //! Times of calls that all PEs make together.
 
 use anyhow::Result;
-use symm::{AnyStream, DType, Handle, Local, Options, Stream, Tensor, World};
+use symm::{AnyStream, DType, Graph, Handle, Local, Options, Stream, Tensor, World};
 use symm_cuda::Event;
 
 /// Repeats of a graph's replay, and of an eager call, that count.
 const REPEATS: usize = 21;
 /// Those before, which do not.
 const WARM_UP: usize = 5;
-/// Bytes that a GPU fills before it meets the others: long enough for the host to enqueue all that follows.
-const BUSY: usize = 256 << 20;
+/// What a GPU does before it meets the others, long enough for the host to enqueue all that follows: so many fills, in a graph, of
+/// memory that leaves most of the GPU's cache to the calls.
+const FILLS: usize = 24;
+const FILLED: usize = 8 << 20;
+/// Bytes of one fill that does as long and leaves them none of it.
+const FILLED_COLD: usize = 256 << 20;
 
 /// What a call takes.
 #[derive(Clone, Copy)]
@@ -22,20 +26,31 @@ pub(crate) struct Timer<'a> {
     pub(crate) world: &'a World,
     pub(crate) stream: Stream,
     meeting: Handle,
-    busy: Local,
+    /// The memory that `busy` fills.
+    _filled: Local,
+    busy: Graph,
     values: (Tensor, Handle),
 }
 
 impl<'a> Timer<'a> {
-    pub(crate) fn new(world: &'a World) -> Result<Self> {
+    /// `cold`: calls begin with nothing of theirs in the GPU's cache.
+    pub(crate) fn new(world: &'a World, cold: bool) -> Result<Self> {
         let team = world.team();
+        let stream = world.stream()?;
+        let (bytes, fills) = if cold { (FILLED_COLD, 1) } else { (FILLED, FILLS) };
+        let filled = world.local(DType::U8, bytes)?;
+        stream.begin_capture()?;
+        let enqueued = (0..fills).try_for_each(|_| stream.fill(&filled.span(), 0));
+        let busy = stream.end_capture();
+        enqueued?;
         let values = team.empty(&[world.n_pes()], DType::F64)?;
         let handle = values.rendezvous(team)?;
         Ok(Timer {
             world,
-            stream: world.stream()?,
+            stream,
             meeting: team.empty(&[8], DType::U8)?.rendezvous(team)?,
-            busy: world.local(DType::U8, BUSY)?,
+            _filled: filled,
+            busy: busy?,
             values: (values, handle),
         })
     }
@@ -91,7 +106,8 @@ impl<'a> Timer<'a> {
         captured?;
         let graph = graph?;
         let before = || {
-            self.stream.fill(&self.busy.span(), 0)?;
+            // SAFETY: the graph fills memory that this keeps.
+            unsafe { self.stream.launch(&self.busy)? };
             Ok(self.meeting.barrier(&self.stream, 0, None)?)
         };
         let replay = || {

@@ -98,8 +98,7 @@ pub struct Config {
     pub all_reduce_push: usize,
     /// `SYMM_ALL_REDUCE_PUSH_PAIR`: the most bytes of an all-reduce between two members whose elements are pushed once both have arrived,
     /// where they are more than `SYMM_ALL_REDUCE_PUSH` allows (and that is not 0). Each context of two direct members then has room for
-    /// them, 1.1 times as many bytes. Default 0: none. (With 16 MiB the kernel alone, without the library, took 54.6 us for as many bytes on two
-    /// H200, and the form that reads 60.0; in the library it has not been measured since it looks at host memory less.) *Equal.*
+    /// them, 1.1 times as many bytes. Default 16 MiB (54.8 us for as many bytes on two H200, read 60.6: docs/BENCHMARKS.md); 0: none. *Equal.*
     pub all_reduce_push_pair: usize,
     /// `SYMM_STATS`: whether `finalize` writes [`Stats`](crate::model::Stats) to the standard error, `1` or `0` (default).
     pub stats: bool,
@@ -134,7 +133,7 @@ impl Default for Config {
             allow_shared_gpu: false,
             handle: "auto".to_owned(),
             all_reduce_push: 1 << 20,
-            all_reduce_push_pair: 0,
+            all_reduce_push_pair: 16 << 20,
             stats: false,
         }
     }
