@@ -20,6 +20,7 @@ use crate::backend::Cuda;
 pub use crate::choice::same_gpu;
 use crate::choice::{Offer, chosen};
 use crate::device::Device;
+pub use crate::dmabuf::DmaBuf;
 use crate::handle::{RawContext, RawHandle};
 use crate::launch::{self, Kernels};
 use crate::result::{check, lock};
@@ -177,6 +178,11 @@ impl Cuda {
     pub fn has_host_atomics(&self) -> Result<bool> {
         let what = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED;
         self.shared.device.attribute(what).map(|has| has != 0)
+    }
+
+    /// What driver and GPU have for a CPU's mapping of GPU memory over DMA-BUF.
+    pub fn dma_buf(&self) -> DmaBuf {
+        DmaBuf::of(self.shared.device.raw)
     }
 
     /// Free memory of the GPU, in bytes.

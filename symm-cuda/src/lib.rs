@@ -10,6 +10,7 @@
 //! | `inspect`, `imex` | what driver, GPUs, links and the machine offer, without opening a GPU |
 //! | `trial` | whether handles work, tried on a GPU |
 //! | `probe` | the test import between every pair, at `init` |
+//! | `dmabuf` | what driver and GPU have for a CPU's mapping of GPU memory |
 //! | `nvml` | what is asked of GPUs that this process does not see |
 //! | `arena` | small memory of the backend's own: pointer tables, launch records, status records |
 //! | `capture` | graphs that keep what they use |
@@ -44,6 +45,7 @@ mod beside;
 mod capture;
 mod choice;
 mod device;
+mod dmabuf;
 pub mod embed;
 mod exchange;
 mod handle;

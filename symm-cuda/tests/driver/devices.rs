@@ -8,7 +8,8 @@ use cudarc::driver::sys;
 use symm_core::backend::{SignalOp, SignalUpdate};
 use symm_core::bootstrap::{Bootstrap, local};
 use symm_core::model::World;
-use symm_core::{Config, DType, Error, Result};
+use symm_core::{Config, DType, Error, Pe, Result};
+use symm_cuda::embed::{DmaBuf, Gpu};
 use symm_cuda::{Cuda, device_count};
 
 use crate::scenarios::{config, each, expect, has_kernels, opens, unavailable};
@@ -39,10 +40,28 @@ pub(crate) const ALL: &[Scenario] = &[
         signals(&[&[0, 1], &[0, 1]], "by store", Some("has no atomics (PCIe)"));
     }),
     ("the_callers_context_stays", &[], the_callers_context_stays),
+    ("dma_buf_of_an_old_driver", &[("FAKE_DMA_BUF", "2")], || dma_buf(13000, true, false)),
+    ("dma_buf_that_is_not_mapped", &[("FAKE_DMA_BUF", "1"), ("FAKE_VERSION", "13030")], || {
+        dma_buf(13030, true, false);
+    }),
+    ("dma_buf_of_a_gpu_without", &[("FAKE_VERSION", "13030")], || dma_buf(13030, false, false)),
+    ("dma_buf", &[("FAKE_DMA_BUF", "2"), ("FAKE_VERSION", "13040")], || dma_buf(13040, true, true)),
     ("inspection", &[], || inspection(None)),
     ("inspection_with_nvlink", &[("FAKE_NVML", "1")], || inspection(Some(true))),
     ("inspection_without_nvlink", &[("FAKE_NVML", "0")], || inspection(Some(false))),
 ];
+
+/// What a backend that embeds this one is told of DMA-BUF.
+fn dma_buf(version: i32, exports: bool, maps: bool) {
+    if !has_kernels() {
+        return;
+    }
+    let gpu = Gpu::offer(&config()).and_then(|offer| Gpu::open(Pe(0), &[offer]));
+    let gpu = gpu.expect("the driver in host memory has a GPU");
+    let uuid = gpu.uuid();
+    let cuda = gpu.into_backend(&[uuid], &config()).expect("the driver in host memory starts");
+    assert_eq!(cuda.dma_buf(), DmaBuf { version, call: true, exports, maps });
+}
 
 /// What driver and NVML say of two GPUs.
 fn inspection(nvlink: Option<bool>) {

@@ -2,12 +2,13 @@
 // mapped where the caller reserved; streams do what they are given at once; kernels are taken and not run.
 //
 // Settings, by the environment: FAKE_GPUS (2), FAKE_VERSION (13000), FAKE_CAPABILITY (90), FAKE_FABRIC (0: no fabric handles, 1: they
-// work), FAKE_NO_FD (1: no descriptors), FAKE_NO_ATOMICS (1: none between GPUs), FAKE_OTHER_MEMORY (1: an import brings other memory than was
-// exported), FAKE_BYTES (of all GPUs together, 1 GiB), FAKE_FAIL (CALL=CODE: that call fails; several with commas between them),
-// FAKE_FABRIC_FAIL (the same, where the call is for a fabric handle), FAKE_LAUNCHES (file that gets the name of each kernel that is
-// launched, and whether it raises a slot by a store), FAKE_COPIES (1: and the bytes of each copy between GPU addresses, with `beside` if
-// its stream has no kernels). `fake_see` does for a thread what CUDA_VISIBLE_DEVICES does for a process. Between `fake_begin_capture` and
-// `fake_end_capture` somebody captures a stream in the strictest mode: queries by threads that are not relaxed end that capture.
+// work), FAKE_NO_FD (1: no descriptors), FAKE_DMA_BUF (0: none, 1: memory is exported as one, 2: and mapped), FAKE_NO_ATOMICS (1: none
+// between GPUs), FAKE_OTHER_MEMORY (1: an import brings other memory than was exported), FAKE_BYTES (of all GPUs together, 1 GiB),
+// FAKE_FAIL (CALL=CODE: that call fails; several with commas between them), FAKE_FABRIC_FAIL (the same, where the call is for a fabric
+// handle), FAKE_LAUNCHES (file that gets the name of each kernel that is launched, and whether it raises a slot by a store), FAKE_COPIES
+// (1: and the bytes of each copy between GPU addresses, with `beside` if its stream has no kernels). `fake_see` does for a thread what
+// CUDA_VISIBLE_DEVICES does for a process. Between `fake_begin_capture` and `fake_end_capture` somebody captures a stream in the strictest
+// mode: queries by threads that are not relaxed end that capture.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -25,6 +26,7 @@ enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DE
 
 // Attributes of CUdevice_attribute.
 enum { MULTIPROCESSORS = 16, MAJOR = 75, MINOR = 76, VMM = 102, FD_HANDLES = 103, FABRIC_HANDLES = 128 };
+enum { DMA_BUF = 124, DMA_BUF_MMAP = 152 };
 enum { HANDLE_FD = 1, HANDLE_FABRIC = 8 };
 enum { NATIVE_ATOMICS = 3 };  // of CUdevice_P2PAttribute
 
@@ -95,6 +97,12 @@ PUBLIC Result cuDeviceGetAttribute(int* value, int attribute, int device) {
     case VMM: *value = 1; break;
     case FD_HANDLES: *value = !setting("FAKE_NO_FD", 0); break;
     case FABRIC_HANDLES: *value = (int)setting("FAKE_FABRIC", 0); break;
+    case DMA_BUF: *value = setting("FAKE_DMA_BUF", 0) >= 1; break;
+    case DMA_BUF_MMAP:
+      // A driver that is older than the attribute refuses its number.
+      if (setting("FAKE_VERSION", 13000) < 13030) return INVALID_VALUE;
+      *value = setting("FAKE_DMA_BUF", 0) >= 2;
+      break;
     default: *value = 0;
   }
   return OK;
@@ -278,6 +286,10 @@ PUBLIC Result cuMemUnmap(u64 at, size_t bytes) {
 }
 PUBLIC Result cuMemAddressFree(u64 at, size_t bytes) { return munmap((void*)at, bytes), OK; }
 
+// Only looked up: nothing here is mapped over DMA-BUF.
+PUBLIC Result cuMemGetHandleForAddressRange(void* handle, u64 at, size_t bytes, int type, u64 flags) {
+  return (void)handle, (void)at, (void)bytes, (void)type, (void)flags, INVALID_VALUE;
+}
 PUBLIC Result cuMemGetInfo_v2(size_t* free, size_t* total) {
   *total = setting("FAKE_BYTES", 1 << 30), *free = *total - used;
   return OK;
