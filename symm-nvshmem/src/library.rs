@@ -47,7 +47,7 @@ pub(crate) enum By {
 pub(crate) struct Library(&'static Nvshmem);
 
 /// Settings of NVSHMEM's that take a way between PEs away, or ask for one.
-const WAYS: [&str; 7] = [
+const WAYS: [&str; 8] = [
     "NVSHMEM_DISABLE_P2P",
     "NVSHMEM_REMOTE_TRANSPORT",
     "NVSHMEM_DISABLE_CUDA_VMM",
@@ -55,6 +55,7 @@ const WAYS: [&str; 7] = [
     "NVSHMEM_IB_ENABLE_IBGDA",
     "NVSHMEM_HCA_LIST",
     "NVSHMEM_DISABLE_GDRCOPY",
+    "NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF",
 ];
 
 /// Which of them are set, for an error.

@@ -67,7 +67,7 @@ pub(crate) fn open(boot: &Arc<dyn Bootstrap>, config: &Config, comm: Option<MpiC
     let (library, cuda, several_hosts) = start.load(config)?;
     if several_hosts {
         // A transport that cannot have GPU memory without GDRCopy may fail in its own start already.
-        start.step(crate::net::signals_work())?;
+        start.step(crate::net::signals_work(&cuda, library.version()))?;
     }
     start.start(library, &cuda, comm)?;
     let bytes = start.step(heap_bytes(config).and_then(|bytes| fits(&cuda, bytes)))?;
@@ -81,7 +81,7 @@ pub(crate) fn open(boot: &Arc<dyn Bootstrap>, config: &Config, comm: Option<MpiC
         start.step(if weak_atomics && boot.n_pes() > 1 { Err(WEAK_ATOMICS.to_owned()) } else { Ok(()) })?;
         None
     } else {
-        start.step(crate::net::signals_work())?;
+        start.step(crate::net::signals_work(&cuda, library.version()))?;
         let net = start.step(Network::open(&cuda, library, (heap.base, bytes), config.timeout))?;
         start.reach_over_network(&cuda, &heap, &peers, &net)?;
         Some(net)
@@ -356,5 +356,5 @@ impl Start<'_> {
 
 /// What to look at when the network does not work.
 pub(crate) const HINTS: &str = "NVSHMEM_REMOTE_TRANSPORT names the transport (ibrc, ucx, libfabric, ibdevx; none has none), \
-     NVSHMEM_DISABLE_P2P=1 makes even GPUs of one host use it, and signals need GDRCopy (libgdrapi.so.2 and its driver) with \
-     every transport but IBGDA; NVSHMEM_DEBUG=WARN makes NVSHMEM say what it found";
+     NVSHMEM_DISABLE_P2P=1 makes even GPUs of one host use it, and with ucx, or libfabric over efa, signals need GDRCopy (libgdrapi.so.2 and \
+     its driver) or, from NVSHMEM 3.8 on, a driver of CUDA 13.3; NVSHMEM_DEBUG=WARN makes NVSHMEM say what it found";
