@@ -83,10 +83,12 @@ struct Gpu {
   u64* took;
 };
 
+// What the words have come to. One for all ways of writing and looking, since they use the same words.
+u64 base = 0;
+
 // µs of one way.
 template <typename Look, typename Write, bool READS = false>
 float one_way(std::vector<Gpu>& all, u64 at, unsigned pause, unsigned in_flight) {
-  static u64 base = 0;
   std::vector<float> times;
   for (int launch = 0; launch < LAUNCHES; launch++) {
     for (unsigned r = 0; r < PES; r++) {

@@ -10,7 +10,7 @@ use crate::cli::error::Failure;
 
 /// Measures an operation over sizes, and checks its results
 ///
-/// Flags and columns are those of nccl-tests. The iterations (-n) are spread over at most 50 samples, which all PEs begin
+/// Flags, names of types and columns are those of nccl-tests where it has them. The iterations (-n) are spread over at most 50 samples, which all PEs begin
 /// together; "time" is the median over samples, "min" the shortest. A sample takes from the first PE's begin to the last
 /// one's end on a host, and as long as on the slowest PE elsewhere. "of copy" is the time in which all PEs at once copy the
 /// bytes that the operation moves, over the operation's, both in alternation: on a host with memcpy, where an operation
@@ -29,6 +29,12 @@ pub(crate) struct Args {
     /// Number of PEs; default: 2, or the launcher's
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pes: Option<String>,
+    /// GPUs of each process, as nccl-tests has it: without a launcher the number of PEs, under one 1, since a process is one PE
+    #[arg(short = 'g', long, value_name = "N", conflicts_with = "pes", allow_hyphen_values = true)]
+    ngpus: Option<String>,
+    /// Threads of each process, as nccl-tests has it: 1
+    #[arg(short = 't', long, value_name = "N", default_value = "1", allow_hyphen_values = true)]
+    nthreads: String,
     /// Smallest size, in bytes, or with K, M, G
     #[arg(short = 'b', long, value_name = "SIZE", default_value = "8", allow_hyphen_values = true)]
     minbytes: String,
@@ -57,7 +63,8 @@ pub(crate) struct Args {
     /// Check the results: 1 or 0
     #[arg(short = 'c', long, value_name = "0|1", default_value = "1", allow_hyphen_values = true)]
     check: String,
-    /// Element type: f32, f64, f16, bf16, i8 to i64, u8 to u64
+    /// Element type: f32, f64, f16, bf16, i8 to i64, u8 to u64; or as nccl-tests names it: float, double, half, bfloat16, int8 to int64,
+    /// uint8 to uint64
     #[arg(short = 'd', long, value_name = "TYPE", default_value = "f32")]
     datatype: String,
     /// Reduction; there is only sum
@@ -91,6 +98,8 @@ pub(crate) struct Args {
 pub(super) struct Request {
     pub(super) op: Op,
     pub(super) pes: Option<usize>,
+    /// PEs of each process that a launcher starts, or of all where none did.
+    pub(super) each: Option<usize>,
     pub(super) min: usize,
     /// `None`: whatever fits.
     pub(super) max: Option<usize>,
@@ -130,14 +139,35 @@ const TYPES: [DType; 12] = [
     DType::U64,
 ];
 
+/// The name that this project has for a type of nccl-tests'.
+fn ours(name: &str) -> &str {
+    match name {
+        "float" => "f32",
+        "double" => "f64",
+        "half" => "f16",
+        "bfloat16" => "bf16",
+        "int8" => "i8",
+        "int32" => "i32",
+        "int64" => "i64",
+        "uint8" => "u8",
+        "uint32" => "u32",
+        "uint64" => "u64",
+        name => name,
+    }
+}
+
 impl Args {
     /// Reads the numbers and names.
     pub(super) fn request(&self) -> Result<Request, Failure> {
         let allowed: Vec<DType> = TYPES.into_iter().filter(|t| !self.op.reduces() || t.reduces()).collect();
-        let dtype = self.datatype.parse::<DType>().ok().filter(|d| allowed.contains(d)).ok_or_else(|| {
-            let names: Vec<&str> = allowed.iter().map(|d| d.name()).collect();
-            Failure::argument("datatype", &self.datatype, names.join(", "))
-        })?;
+        let dtype =
+            ours(&self.datatype).parse::<DType>().ok().filter(|d| allowed.contains(d)).ok_or_else(|| {
+                let names: Vec<&str> = allowed.iter().map(|d| d.name()).collect();
+                Failure::argument("datatype", &self.datatype, names.join(", "))
+            })?;
+        if number::<u32>("nthreads", Some(&self.nthreads), 1, 1)?.is_none() {
+            return Err(Failure::argument("nthreads", &self.nthreads, "1: a PE is a process"));
+        }
         if self.redop != "sum" {
             return Err(Failure::argument("op", &self.redop, "sum"));
         }
@@ -193,6 +223,7 @@ impl Args {
         Ok(Request {
             op: self.op,
             pes: number("pes", self.pes.as_deref(), 1, 1 << 20)?,
+            each: number("ngpus", self.ngpus.as_deref(), 1, 1 << 20)?,
             min,
             max,
             step,
@@ -274,6 +305,8 @@ mod tests {
             (&["vdev", "--row", "2"], "row"),
             (&["vdev_2d", "--experts", "0"], "experts"),
             (&["put", "--pes", "0"], "pes"),
+            (&["put", "-g", "0"], "ngpus"),
+            (&["put", "-t", "2"], "nthreads"),
             (&["put", "-G", "0"], "graph"),
             (&["signal", "-G", "2"], "graph"),
         ] {
@@ -284,6 +317,32 @@ mod tests {
             );
         }
         assert!(request(&["vdev", "-d", "u8"]).is_ok());
+        // A line for nccl-tests.
+        let theirs = [
+            "all_reduce",
+            "-b",
+            "8",
+            "-e",
+            "128M",
+            "-f",
+            "2",
+            "-g",
+            "2",
+            "-t",
+            "1",
+            "-d",
+            "half",
+            "-o",
+            "sum",
+            "-w",
+            "5",
+            "-n",
+            "20",
+            "-c",
+            "1",
+        ];
+        assert!(request(&theirs).is_ok_and(|r| (r.each, r.dtype) == (Some(2), DType::F16)));
+        assert!(Cli::try_parse_from(["bench", "put", "-g", "2", "--pes", "2"]).is_err());
         let said = |args: &[&str]| request(args).map(|_| ()).map_err(|f| f.error.message);
         let none = said(&["put", "-b", "0", "-e", "0", "-d", "f64"]).expect_err("no element");
         assert!(none.contains("is 0") && none.contains("8 (one f64)"), "{none}");

@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 fn start(args: &Args, config: &Config, printer: &mut Printer) -> Result<u64, Failure> {
     // What the PEs would refuse is refused before there are any.
     let request = args.request()?;
-    let pes = request.pes.unwrap_or(pe::DEFAULT_PES);
+    let pes = request.pes.or(request.each).unwrap_or(pe::DEFAULT_PES);
     pe::prepare(&request, config, pes)?;
     job::run(pes, FromPes::new(None)?, |said| printer.say(said))
 }

@@ -44,6 +44,10 @@ pub(super) fn run(args: &Args, config: &Config, output: &mut dyn Output) -> Exit
             let expected = format!("absent or {n}, the number of PEs that the launcher started");
             return Err(Failure::argument("pes", pes, expected));
         }
+        // Of PEs that `symm bench` itself started it is their number.
+        if let Some(each) = request.each.filter(|each| *each != 1 && *each != n) {
+            return Err(Failure::argument("ngpus", each, "1: each process of the launcher's is one PE"));
+        }
         let sizes = prepare(&request, config, n)?;
         Ok((request, sizes))
     });

@@ -78,6 +78,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn find() -> Findings {
+    // Warns of names that are almost settings. A bad value is in what each backend says of itself.
+    drop(symm::Config::from_env());
     let backends = backends::all();
     let auto = backends::auto(&backends);
     Findings {

@@ -13,8 +13,8 @@ use crate::cli::error::Failure;
 /// Each step sends all tokens of the trace to their experts (all_to_all_vdev_2d), computes x·a + b there with other
 /// constants for each expert, brings the rows back (all_to_all_vdev_2d_offset), and adds them with the routing weights.
 /// Each value of each step is compared with the result of one process, computed once for the inputs of even and once for
-/// those of odd steps. The phases are timed one by one, each behind a wait for all PEs; then several dispatches, and several
-/// combines, in a row, as in a model that runs.
+/// those of odd steps. The phases are timed one by one, each behind a wait for all PEs; then, where one takes no more than 5 ms, several
+/// dispatches, and several combines, in a row, as in a model that runs.
 ///
 /// Without a launcher it starts its PEs itself; under `symm run`, `mpirun`, `srun` or `torchrun` each process is one PE.
 ///

@@ -24,6 +24,9 @@ const ROWS: u64 = 5;
 const ROW: Duration = Duration::from_millis(20);
 /// Fewest and most calls in a row. Where fewer last long enough, a GPU that had idled before the first is not noticed.
 const CALLS: (u64, u64) = (4, 50);
+/// What a call may take at most for that; the help says it, too.
+pub(super) const LONGEST_IN_A_ROW: Duration = Duration::from_millis(5);
+const _: () = assert!(ROW.as_millis() == LONGEST_IN_A_ROW.as_millis() * CALLS.0 as u128);
 /// Fewest and most steps that are chosen unasked.
 const STEPS: (u64, u64) = (3, 20_000);
 /// Id of the group over which PEs compare notes.

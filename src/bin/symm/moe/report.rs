@@ -255,6 +255,9 @@ impl Done {
                 writeln!(t, "  {name:<10}{us:>11.1}{:>22}{gbps:>9.2}{:>11.0}%", "", 100.0 * fraction)?;
             }
             writeln!(t, "  ceiling {:.2} GB/s: those copies in a row", row.ceiling_gbps)?;
+        } else {
+            let most = super::pe::LONGEST_IN_A_ROW.as_millis();
+            writeln!(t, "  no calls in a row: they take more than {most} ms each")?;
         }
         if r.steps < STEPS_OF_P99 {
             writeln!(t, "  p99 of fewer than {STEPS_OF_P99} steps is their maximum (--steps N)")?;
