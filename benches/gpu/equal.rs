@@ -50,12 +50,12 @@ fn word(source: usize, destination: usize, i: usize) -> u64 {
 
 /// Blocks pushed by a kernel, or got by the copy engines.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
+pub(crate) enum By {
     Kernel,
     CopyEngines,
 }
 
-fn measure(bench: &mut Bench<'_>, by: By, bytes: usize, target: Target) -> Result<()> {
+pub(crate) fn measure(bench: &mut Bench<'_>, by: By, bytes: usize, target: Target) -> Result<()> {
     let prefix = if by == By::Kernel { "" } else { "low_contention_" };
     let name = format!("{prefix}all_to_all_{}MiB", bytes >> 20);
     let world = bench.timer.world;

@@ -2,13 +2,14 @@
 //! beside the same rows of PyTorch and NCCL (`benches/peers/`).
 //!
 //! ```text
-//! symm run -n 2 -- gpu --check check.fatbin --trips round_trip.fatbin --json FILE [--cold] [ROW...]
+//! symm run -n 2 -- gpu --check check.fatbin --trips round_trip.fatbin --json FILE [--cold] [--workloads] [ROW...]
 //! ```
 //!
 //! A row is measured twice. *graph*: calls captured into a graph, whose replay begins when all GPUs have met, so that no launch
 //! from the host is in it; with `--cold` the first of them finds nothing in the GPU's cache. *eager*: one call between two events, after the PEs have met on the host. Both are medians over
 //! repeats of the maximum over PEs. What a row computed is checked outside the timed region, and a wrong word ends the program.
-//! Words after the options name the rows to run, by the beginning of their names.
+//! With `--workloads` the rows are those of `workloads.json`. Words after the options name the rows to run, by the beginning of
+//! their names.
 #![allow(clippy::print_stdout, reason = "a program")]
 
 mod equal;
@@ -17,6 +18,7 @@ mod small;
 mod sums;
 mod timer;
 mod vdev;
+mod workloads;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Map, Value, json};
@@ -108,13 +110,14 @@ struct Args {
     trips: String,
     json: Option<String>,
     cold: bool,
+    workloads: bool,
     wanted: Vec<String>,
 }
 
 impl Args {
     fn parse() -> Result<Self> {
         let mut found = [None, None, None];
-        let (mut cold, mut wanted) = (false, Vec::new());
+        let (mut cold, mut workloads, mut wanted) = (false, false, Vec::new());
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
             match ["--check", "--trips", "--json"].iter().position(|name| *name == word) {
@@ -122,12 +125,13 @@ impl Args {
                 // What cargo passes to every bench.
                 None if word == "--bench" => {}
                 None if word == "--cold" => cold = true,
+                None if word == "--workloads" => workloads = true,
                 None => wanted.push(word),
             }
         }
         let [check, trips, json] = found;
-        let usage = "usage: symm run -n N -- gpu --check check.fatbin --trips round_trip.fatbin [--json FILE] [--cold] [ROW...]";
-        Ok(Args { check: check.context(usage)?, trips: trips.context(usage)?, json, cold, wanted })
+        let usage = "usage: symm run -n N -- gpu --check check.fatbin --trips round_trip.fatbin [--json FILE] [--cold] [--workloads] [ROW...]";
+        Ok(Args { check: check.context(usage)?, trips: trips.context(usage)?, json, cold, workloads, wanted })
     }
 }
 
@@ -147,10 +151,14 @@ fn main() -> Result<()> {
     let latency = small::link_latency(&timer, &Kernel::load(&args.trips, c"flags")?)?;
     let mut bench =
         Bench { timer, compare, trips, wanted: args.wanted, rows: Vec::new(), round_trips: Vec::new() };
-    small::run(&mut bench)?;
-    vdev::run(&mut bench)?;
-    sums::run(&mut bench)?;
-    equal::run(&mut bench)?;
+    if args.workloads {
+        workloads::run(&mut bench)?;
+    } else {
+        small::run(&mut bench)?;
+        vdev::run(&mut bench)?;
+        sums::run(&mut bench)?;
+        equal::run(&mut bench)?;
+    }
 
     let rows: Map<String, Value> =
         bench.rows.iter().map(|r| (r.name.clone(), row(r, (ceiling, latency), &bench.rows))).collect();

@@ -6,15 +6,17 @@ use symm::{AllToAllVdev, DType, Handle, Local, Options};
 use crate::{Bench, Target};
 
 #[derive(Clone, Copy)]
-struct Shape {
-    tokens: usize,
-    hidden: usize,
-    top_k: usize,
-    experts: usize,
+pub(crate) struct Shape {
+    pub(crate) tokens: usize,
+    pub(crate) hidden: usize,
+    pub(crate) top_k: usize,
+    pub(crate) experts: usize,
+    /// Each expert's rows begin at a multiple of so many.
+    pub(crate) align: usize,
 }
 
 const fn wide(tokens: usize) -> Shape {
-    Shape { tokens, hidden: 7168, top_k: 8, experts: 32 }
+    Shape { tokens, hidden: 7168, top_k: 8, experts: 32, align: 1 }
 }
 
 /// Name of the dispatch's row, shape, blocks (0: as many as it wants), target of the dispatch and of the combine.
@@ -28,14 +30,14 @@ const SHAPES: [(&str, Shape, u32, Target, Target); 9] = [
     ("4096_e256", Shape { experts: 256, ..wide(4096) }, 0, Target::Times("vdev_2d_4096", 1.05), Target::None),
     (
         "4096x4096_top2_e8",
-        Shape { tokens: 4096, hidden: 4096, top_k: 2, experts: 8 },
+        Shape { tokens: 4096, hidden: 4096, top_k: 2, experts: 8, align: 1 },
         0,
         Target::Micros(104.0),
         Target::None,
     ),
     (
         "4096x4096_top1_e8",
-        Shape { tokens: 4096, hidden: 4096, top_k: 1, experts: 8 },
+        Shape { tokens: 4096, hidden: 4096, top_k: 1, experts: 8, align: 1 },
         0,
         Target::Micros(60.0),
         Target::None,
@@ -101,7 +103,7 @@ impl Set {
             counts,
             input,
             splits,
-            out: symmetric(world.n_pes() * rows + shape.experts)?,
+            out: symmetric(world.n_pes() * rows + shape.experts * shape.align)?,
             there: world.local(DType::I64, 2 * shape.experts)?,
             home: symmetric(rows)?,
             back: world.local(DType::I64, 2 * shape.experts)?,
@@ -109,7 +111,7 @@ impl Set {
     }
 }
 
-fn measure(
+pub(crate) fn measure(
     bench: &mut Bench<'_>,
     (name, shape, blocks, dispatch_target, combine_target): (&str, Shape, u32, Target, Target),
 ) -> Result<()> {
@@ -140,7 +142,8 @@ fn measure(
     let rows: i64 = set.counts.iter().enumerate().filter(away).map(|(_, n)| n).sum();
     let wire = bench.timer.maximum(rows as f64 * (2 * shape.hidden) as f64)?;
 
-    let there_times = bench.timer.both(10, || Ok(context.all_to_all_vdev_2d(stream, &dispatch, 1)?))?;
+    let there_times =
+        bench.timer.both(10, || Ok(context.all_to_all_vdev_2d(stream, &dispatch, shape.align)?))?;
     let back_times = bench.timer.both(10, || Ok(context.all_to_all_vdev_2d_offset(stream, &combine)?))?;
     let got: Vec<i64> = stream.read(&back.slice(0, shape.experts)?)?;
     ensure!(got == set.counts, "{name}: {got:?} rows came back, {:?} were sent", set.counts);

@@ -1,13 +1,14 @@
 """PyTorch's symmetric memory and NCCL, row by row as benches/gpu measures this project: same names, same shapes, same way.
 
-usage: python3 -m torch.distributed.run --standalone --nproc-per-node N benches/peers/peers.py CUDA|NVSHMEM FILE
+usage: python3 -m torch.distributed.run --standalone --nproc-per-node N benches/peers/peers.py CUDA|NVSHMEM FILE [workloads]
 
 CUDA has the rows of torch's CUDA backend and NCCL's, NVSHMEM those of all_to_all_vdev_2d: a process can have one backend only.
 Rank 0 writes FILE: {"versions": ..., "rows": {row: {"torch" or "nccl": {"graph_us", "eager_us"} or {"error"}}}}. NCCL's vdev rows
-are all_to_all_single with splits that the host knows. Multicast must be off (the variables are set by ci/gpu).
+are all_to_all_single with splits that the host knows. With `workloads` the rows are those of benches/gpu/workloads.json. Multicast must be off (the variables are set by ci/gpu).
 """
 import json
 import os
+import pathlib
 import sys
 import time
 
@@ -19,7 +20,7 @@ REPEATS, WARM_UP, CALLS = 21, 5, 10
 
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-backend, path = sys.argv[1:]
+backend, path, *more = sys.argv[1:]
 rows = {}
 
 
@@ -107,14 +108,14 @@ def sums():
         measure(f"two_shot_{size(count)}", "nccl", lambda: dist.all_reduce(plain))
 
 
-def equal_blocks():
-    for count in (64 << 20, 256 << 20):
+def equal_blocks(counts):
+    for count in counts:
         source = torch.randint(0, 255, (count,), dtype=torch.uint8, device=device)
         target = torch.empty_like(source)
         measure(f"all_to_all_{size(count)}", "nccl", lambda: dist.all_to_all_single(target, source))
 
 
-def routed(name, tokens, hidden, top_k, experts):
+def routed(name, tokens, hidden, top_k, experts, align=8):
     torch.manual_seed(1 + rank)
     chosen = torch.rand(tokens, experts, device=device).topk(top_k, dim=1).indices.flatten()
     splits = torch.bincount(chosen, minlength=experts).to(torch.int64)
@@ -123,7 +124,7 @@ def routed(name, tokens, hidden, top_k, experts):
     if backend == "NVSHMEM":
         try:
             held = symmetric(total, hidden, dtype=torch.bfloat16).copy_(source)
-            out = symmetric(total * world + 64 * experts, hidden, dtype=torch.bfloat16)
+            out = symmetric(total * world + max(64, align) * experts, hidden, dtype=torch.bfloat16)
             home = symmetric(total * world, hidden, dtype=torch.bfloat16)
             wanted = symmetric(experts, dtype=torch.int64).copy_(splits)
             there, back = (symmetric(2, experts, dtype=torch.int64) for _ in range(2))
@@ -131,7 +132,7 @@ def routed(name, tokens, hidden, top_k, experts):
             rows.setdefault(f"vdev_2d_{name}", {})["torch"] = {"error": str(error).splitlines()[0][:200]}
             return
         measure(f"vdev_2d_{name}", "torch", lambda: torch.ops.symm_mem.all_to_all_vdev_2d(
-            held, out, wanted, there, group.group_name, major_align=8))
+            held, out, wanted, there, group.group_name, major_align=align))
         measure(f"vdev_2d_offset_{name}", "torch", lambda: torch.ops.symm_mem.all_to_all_vdev_2d_offset(
             out, home, there, back, group.group_name))
         return
@@ -153,15 +154,22 @@ began = time.perf_counter()
 first = symmetric(256 << 20, dtype=torch.uint8)
 rendezvous_ms = (time.perf_counter() - began) * 1e3
 timer = Timer()
-if backend == "CUDA":
-    handle = symm_mem.rendezvous(first, group)
-    measure("barrier", "torch", handle.barrier)
-    sums()
-    equal_blocks()
-for shape in (("4096", 4096, 7168, 8, 32), ("512", 512, 7168, 8, 32), ("128", 128, 7168, 8, 32), ("16", 16, 7168, 8, 32),
-              ("1", 1, 7168, 8, 32), ("4096_e256", 4096, 7168, 8, 256), ("4096x4096_top2_e8", 4096, 4096, 2, 8),
-              ("4096x4096_top1_e8", 4096, 4096, 1, 8)):
-    routed(*shape)
+if more == ["workloads"]:
+    all_of_them = json.loads((pathlib.Path(__file__).parent.parent / "gpu" / "workloads.json").read_text())
+    if backend == "CUDA":
+        equal_blocks([mib << 20 for mib in all_of_them["equal_mib"]])
+    for r in all_of_them["routed"]:
+        routed(r["name"], r["tokens"], r["hidden"], r["top_k"], r["experts"] * (world if r["each"] else 1), r["align"])
+else:
+    if backend == "CUDA":
+        handle = symm_mem.rendezvous(first, group)
+        measure("barrier", "torch", handle.barrier)
+        sums()
+        equal_blocks((64 << 20, 256 << 20))
+    for shape in (("4096", 4096, 7168, 8, 32), ("512", 512, 7168, 8, 32), ("128", 128, 7168, 8, 32), ("16", 16, 7168, 8, 32),
+                  ("1", 1, 7168, 8, 32), ("4096_e256", 4096, 7168, 8, 256), ("4096x4096_top2_e8", 4096, 4096, 2, 8),
+                  ("4096x4096_top1_e8", 4096, 4096, 1, 8)):
+        routed(*shape)
 if rank == 0:
     versions = {"torch": torch.__version__, "nccl": ".".join(map(str, torch.cuda.nccl.version()))}
     with open(path, "w") as out:
