@@ -165,3 +165,43 @@ fn a_failed_pe_is_the_one_that_is_named() {
     assert!(matches!(refused, Err(symm::Error::InvalidArgument { op: "empty", .. })), "{refused:?}");
     assert!(began.elapsed() < std::time::Duration::from_secs(20), "a wait went on to its deadline");
 }
+
+/// Who left well is not waited for by those who end their worlds, however many they are; who failed still is named.
+#[test]
+fn a_pe_that_returns_early_has_done_its_part() {
+    let began = std::time::Instant::now();
+    for n in [2, 3, 12] {
+        for early in [0, 1] {
+            let ended =
+                symm::threads(n, |world| if world.pe().0 == early { Ok(()) } else { world.finalize() });
+            assert_eq!(ended, Ok(()), "PE {early} of {n} left early");
+        }
+        // Whoever comes to the end later finds it gone.
+        let late = symm::threads(n, |world| {
+            if world.pe().0 == 1 {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            world.finalize()
+        });
+        assert_eq!(late, Ok(()), "after PE 1 of {n} had left");
+        let (told, all_here) = (std::sync::Mutex::new(Vec::new()), Barrier::new(n));
+        let failed = symm::threads(n, |world| {
+            all_here.wait();
+            if world.pe().0 == 1 {
+                return Err(Error::argument("main", "input", "not there", "a file"));
+            }
+            let met = world.finalize();
+            told.lock().expect("nobody panics with it").push(met);
+            Ok(())
+        });
+        assert!(matches!(&failed, Err(Error::InvalidArgument { op: "main", .. })), "{failed:?}");
+        let told = told.into_inner().expect("nobody panicked with it");
+        assert_eq!(told.len(), n - 1);
+        for end in told {
+            // One that met the failure first leaves, and another may see that before.
+            assert!(matches!(&end, Err(Error::PeerFailed { .. })), "{end:?}");
+        }
+    }
+    assert!(began.elapsed() < Duration::from_secs(20), "a wait went on to its deadline");
+}

@@ -130,6 +130,17 @@ pub trait Bootstrap: Debug + Send + Sync {
         0
     }
 
+    /// Returns once every one of `members` has called it as often as this PE, or has said goodbye, which is as good: the end of a
+    /// job does not need those who left it. `None` where nobody leaves before that end, so that an exchange will do.
+    ///
+    /// # Errors
+    /// [`Timeout`](crate::Error::Timeout) naming those who did not come, [`PeerFailed`](crate::Error::PeerFailed) for one that is
+    /// gone without a goodbye and had not come.
+    fn meet(&self, op: &'static str, members: &[Pe], deadline: Deadline) -> Option<Result<()>> {
+        let _ = (op, members, deadline);
+        None
+    }
+
     /// Registers an observer; it is told at once of PEs that are gone already.
     fn watch(&self, observer: Arc<dyn Liveness>);
 

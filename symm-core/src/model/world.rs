@@ -383,7 +383,11 @@ impl<B: Backend> World<B> {
         let deadline = Deadline::after(self.inner.config.init_timeout);
         let left = self.left();
         let meet = || match &left {
-            Ok(left) => left.as_ref().unwrap_or(&self.team.inner.group).barrier("finalize", deadline),
+            Ok(left) => {
+                let group = left.as_ref().unwrap_or(&self.team.inner.group);
+                let met = self.inner.boot.meet("finalize", group.members(), deadline);
+                met.unwrap_or_else(|| group.barrier("finalize", deadline))
+            }
             Err(e) => Err(e.clone()),
         };
         let met = meet();
