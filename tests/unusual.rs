@@ -205,3 +205,31 @@ fn a_pe_that_returns_early_has_done_its_part() {
     }
     assert!(began.elapsed() < Duration::from_secs(20), "a wait went on to its deadline");
 }
+
+/// An argument that was refused is this PE's own affair, until it leaves for it: then the others are told.
+#[test]
+fn an_argument_that_was_refused_is_the_last_error_of_who_leaves() {
+    let body = |boot: std::sync::Arc<dyn symm::bootstrap::Bootstrap>| -> Result<()> {
+        let world = Builder::from_config(Config::default()).backend("host").init_over(boot)?;
+        let (team, stream) = (world.team(), world.stream()?);
+        let handle = team.empty(&[64], DType::U32)?.rendezvous(team)?;
+        let eight = world.local(DType::U32, 8)?;
+        if world.pe().0 == 1 {
+            handle.put(&stream, 0, 63, &eight.span())?;
+        }
+        team.barrier(&stream, Options::default())?;
+        stream.synchronize()?;
+        world.finalize()
+    };
+    let ends: Vec<Result<()>> = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            symm::bootstrap::local(2).into_iter().map(|boot| scope.spawn(|| body(boot))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no PE panics")).collect()
+    });
+    let [Err(other), Err(own)] = &ends[..] else { panic!("{ends:?}") };
+    assert!(matches!(own, Error::InvalidArgument { op: "put", .. }), "{own:?}");
+    assert_eq!(
+        other.to_string(),
+        format!("PE 1 failed: it dropped its World without finalize; its last error: {own}")
+    );
+}

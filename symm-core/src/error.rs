@@ -1,183 +1,17 @@
 //! Errors, by what the caller can do about them.
 
+mod fault;
+
 use std::fmt;
 use std::time::Duration;
 
-use crate::backend::Form;
-use crate::dtype::DType;
+pub use fault::{Fault, Field};
+
 use crate::pe::Pe;
+use crate::{refused, status};
 
 /// Result of every fallible call of this project.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// What a peer, or this PE, brought into a collective that makes it invalid for everybody.
-///
-/// All members compute the same fault from the same exchanged data, so all of them report the same PE.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Fault {
-    /// The PE called another operation, or replays graphs in another order.
-    Operation {
-        /// What rank 0 of the team called: the code of a [`Form`].
-        expected: u32,
-        /// What the PE called.
-        got: u32,
-    },
-    /// An argument that must be equal on all members differs from rank 0's.
-    Differs {
-        /// Which.
-        what: Field,
-        /// Rank 0's value; 0 for [`Field::Shape`].
-        expected: u64,
-        /// The PE's value; 0 for [`Field::Shape`].
-        got: u64,
-    },
-    /// Arguments that are equal on all members, but do not belong together.
-    Form,
-    /// The output is another allocation than rank 0's, or another part of it where the operation asks for the same.
-    Output,
-    /// An argument was refused on that PE before anything was enqueued; the PE itself got what was expected.
-    Argument {
-        /// Its name; empty if the PE could not take part for a reason that is no argument's.
-        name: &'static str,
-        /// Its value there, where that is a number.
-        got: Option<i128>,
-    },
-    /// A split is negative.
-    NegativeSplit {
-        /// Index in `in_splits`.
-        index: u64,
-        /// The value.
-        value: i64,
-    },
-    /// Splits (or split plus offset) ask for more rows than the input has.
-    InputRows {
-        /// Rows asked for.
-        needed: u64,
-        /// Rows of the input.
-        rows: u64,
-    },
-    /// The rows sent to this PE do not fit its output.
-    OutputRows {
-        /// Rows needed, padding included.
-        needed: u64,
-        /// Rows of the output.
-        capacity: u64,
-    },
-}
-
-impl Fault {
-    /// That of a PE of which nothing is known but that it did not take part.
-    pub const REFUSED: Fault = Fault::Argument { name: "", got: None };
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            // The forms are equal where only the epochs differ, as after graphs that were replayed in another order.
-            Fault::Operation { expected, got } if expected == got => {
-                write!(f, "called {} out of order: at another epoch than this operation's", operation(*got))
-            }
-            Fault::Operation { expected, got } => {
-                write!(f, "called {} where rank 0 called {}", operation(*got), operation(*expected))
-            }
-            Fault::Differs { what: Field::DType, expected, got } => {
-                write!(f, "dtype is {}, expected rank 0's {}", dtype(*got), dtype(*expected))
-            }
-            Fault::Differs { what: Field::Shape, .. } => write!(f, "{} differs from rank 0's", Field::Shape),
-            Fault::Differs { what, expected, got } => write!(f, "{what} is {got}, expected rank 0's {expected}"),
-            Fault::Form => {
-                f.write_str(
-                    "form: what all give alike (dtype, row size, length, root, experts a rank, major_align) does not belong together",
-                )
-            }
-            Fault::Output => f.write_str("output: another allocation than rank 0's, or another place in it"),
-            Fault::Argument { name: "", .. } => f.write_str("its part was refused there; its own error says why"),
-            Fault::Argument { name, got: Some(got) } => {
-                write!(f, "argument {name} is {got} there and was refused; its own error has what was expected")
-            }
-            Fault::Argument { name, got: None } => {
-                write!(f, "argument {name} was refused there; its own error has the value and what was expected")
-            }
-            Fault::NegativeSplit { index, value } => {
-                write!(f, "in_splits[{index}] is {value}, expected 0 or more")
-            }
-            Fault::InputRows { needed, rows } => {
-                write!(f, "splits ask for {needed} rows, the input has {rows}")
-            }
-            Fault::OutputRows { needed, capacity } => {
-                write!(f, "output needs {needed} rows, it has {capacity}")
-            }
-        }
-    }
-}
-
-/// What must be equal on all members of a collective.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Field {
-    /// Element type; the values are [`DType::code`]s.
-    DType,
-    /// Bytes of a row, or of an element where there are no rows.
-    RowBytes,
-    /// Experts a rank, from the length of `in_splits`.
-    Experts,
-    /// `major_align`, in rows.
-    MajorAlign,
-    /// Elements that take part.
-    Length,
-    /// Entries of `in_splits`.
-    Splits,
-    /// The root's rank.
-    Root,
-    /// Rows of `last_dim` elements, in `reduce_scatter_last_dim`.
-    LeadingRows,
-    /// Rows, columns, strides, dimensions, offsets, owners, tiles, roots or the reduction of an operation on blocks, or the plan
-    /// of an exchange. They are compared as one number, which says nothing.
-    Shape,
-}
-
-impl Field {
-    /// All of them; a field's place here, counted from 1, is its code in a status record.
-    pub(crate) const ALL: [Field; 9] = [
-        Field::DType,
-        Field::RowBytes,
-        Field::Experts,
-        Field::MajorAlign,
-        Field::Length,
-        Field::Splits,
-        Field::Root,
-        Field::LeadingRows,
-        Field::Shape,
-    ];
-}
-
-impl fmt::Display for Field {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Field::DType => "dtype",
-            Field::RowBytes => "row, in bytes,",
-            Field::Experts => "experts a rank (in_splits' length)",
-            Field::MajorAlign => "major_align",
-            Field::Length => "length in elements",
-            Field::Splits => "in_splits' length",
-            Field::Root => "root",
-            Field::LeadingRows => "rows of last_dim",
-            Field::Shape => "shape (rows, columns, strides, offsets, owners, tiles, roots, op) or plan",
-        })
-    }
-}
-
-/// The name of a type's code; one that has none stays a number.
-fn dtype(code: u64) -> String {
-    let known = u32::try_from(code).ok().and_then(DType::from_code);
-    known.map_or_else(|| format!("code {code}"), |dtype| dtype.name().to_owned())
-}
-
-/// The name of a form's code; one that has none stays a number.
-fn operation(code: u32) -> String {
-    Form::from_code(code.into()).map_or_else(|| format!("form {code}"), |form| form.name().to_owned())
-}
 
 /// One line of a team's allocation log, as `rendezvous` compares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -216,10 +50,21 @@ fn pes(pes: &[Pe]) -> String {
     format!("PE {}", list.join(", "))
 }
 
-/// Whom a wait missed. A PE that waits for a signal cannot tell who owes it, and is not late itself.
-fn whom(op: &str, late: &[Pe]) -> String {
+/// How a wait ended by a deadline, and whom it missed. A PE that waits for a signal cannot tell who owes it, and is not late itself.
+fn missed(op: &str, phase: &str, late: &[Pe], (expected, got): (u64, u64), waited: Duration) -> String {
     let list = pes(late);
-    if op == "wait_until" { format!("on {list}, which any PE may signal") } else { format!("late: {list}") }
+    if phase == status::phase_name(status::phase::GIVEN_UP) {
+        return format!(
+            "{waited:?} into this wait another member's deadline passed: {list} gave up a wait of its own, such as a wait_until, or \
+             was late for that member"
+        );
+    }
+    let whom = if op == "wait_until" {
+        format!("on {list}, which any PE may signal")
+    } else {
+        format!("late: {list}")
+    };
+    format!("timeout in {phase} after {waited:?}, {whom} (expected {expected}, got {got})")
 }
 
 /// Every error that this project returns.
@@ -276,13 +121,15 @@ pub enum Error {
         ours: Option<Box<LogEntry>>,
     },
     /// A deadline passed.
-    #[error("{op}: timeout in {phase} after {waited:?}, {} (expected {expected}, got {got})", whom(op, late))]
+    #[error("{op}: {}", missed(op, phase, late, (*expected, *got), *waited))]
     Timeout {
         /// Operation.
         op: &'static str,
-        /// Phase of it, such as `arrival` or `done`.
+        /// Phase of it, such as `arrival` or `done`; `given up` if the deadline that passed is not this operation's but another
+        /// member's, which gave the team up.
         phase: &'static str,
-        /// PEs that had not come. Of `wait_until`, the PE that waited: any PE may send it a signal.
+        /// PEs that had not come. Of `wait_until`, the PE that waited: any PE may send it a signal. Of what was `given up`, the PE
+        /// whose wait ended, or which was late for it.
         late: Vec<Pe>,
         /// Value (epoch, signal, count) waited for.
         expected: u64,
@@ -300,7 +147,7 @@ pub enum Error {
         why: String,
     },
     /// A PE brought something invalid into a collective; every member gets this and nothing was written.
-    #[error("{op}: PE {pe}: {what}")]
+    #[error("{op}: PE {pe}: {}", what.in_operation(op))]
     PeerInvalid {
         /// Operation.
         op: &'static str,
@@ -407,7 +254,10 @@ impl Error {
         got: impl ToString,
         expected: impl ToString,
     ) -> Self {
-        Error::InvalidArgument { op, argument, got: got.to_string(), expected: expected.to_string() }
+        let error =
+            Error::InvalidArgument { op, argument, got: got.to_string(), expected: expected.to_string() };
+        refused::note(&error);
+        error
     }
 
     /// What the other members are told where this kept a PE from taking part.
@@ -472,6 +322,17 @@ mod tests {
     }
 
     #[test]
+    fn what_another_member_gave_up_is_not_told_as_a_deadline_of_this_pe() {
+        let (late, waited) = (vec![Pe(1)], Duration::from_millis(52));
+        let e = Error::Timeout { op: "barrier", phase: "given up", late, expected: 1, got: 0, waited };
+        assert_eq!(
+            e.to_string(),
+            "barrier: 52ms into this wait another member's deadline passed: PE 1 gave up a wait of its own, such as a wait_until, \
+             or was late for that member"
+        );
+    }
+
+    #[test]
     fn who_waits_for_a_signal_is_not_called_late() {
         let (late, waited) = (vec![Pe(1)], Duration::from_secs(3));
         let e = Error::Timeout { op: "wait_until", phase: "signal", late, expected: 2, got: 1, waited };
@@ -479,15 +340,5 @@ mod tests {
             e.to_string(),
             "wait_until: timeout in signal after 3s, on PE 1, which any PE may signal (expected 2, got 1)"
         );
-    }
-
-    #[test]
-    fn a_wrong_operation_is_named() {
-        let code = |form: Form| form.code() as u32;
-        let (expected, got) = (code(Form::AllToAllVdev2d), code(Form::Barrier));
-        let text = |expected, got| Fault::Operation { expected, got }.to_string();
-        assert_eq!(text(expected, got), "called barrier where rank 0 called all_to_all_vdev_2d");
-        assert_eq!(text(got, got), "called barrier out of order: at another epoch than this operation's");
-        assert_eq!(text(expected, 99), "called form 99 where rank 0 called all_to_all_vdev_2d");
     }
 }

@@ -29,6 +29,7 @@ pub mod moe;
 pub mod multicast;
 pub mod oracle;
 pub mod pe;
+mod refused;
 pub mod splits;
 pub mod status;
 

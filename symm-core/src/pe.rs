@@ -51,6 +51,11 @@ pub(crate) fn is_here(pe: Pe) {
     HERE.store(if before == NONE || before == mine { mine } else { SEVERAL }, Ordering::Relaxed);
 }
 
+/// Whether no more than one PE lived in this process.
+pub(crate) fn is_alone() -> bool {
+    HERE.load(Ordering::Relaxed) != SEVERAL
+}
+
 /// The PE that this process is, for log lines of parts that know of none: `PE k`, or `a PE` where PEs are threads.
 pub fn here() -> impl fmt::Display {
     struct Here(u64);

@@ -55,6 +55,8 @@ pub mod phase {
     pub const QUIET: u64 = 5;
     /// Waiting for all members to have got the sums of this PE.
     pub const GATHERED: u64 = 6;
+    /// No wait's own end: a member said that it gave the team up because a deadline passed there.
+    pub const GIVEN_UP: u64 = 7;
 }
 
 /// The word for a [`phase`].
@@ -67,6 +69,7 @@ pub fn phase_name(phase: u64) -> &'static str {
         phase::TICKET => "ticket",
         phase::QUIET => "quiet",
         phase::GATHERED => "gathered",
+        phase::GIVEN_UP => "given up",
         _ => "unknown",
     }
 }
@@ -179,9 +182,12 @@ impl Failure {
                 if late.is_empty() {
                     late.push(pe);
                 }
+                // Kernels write the epoch that a member gave up where one that waits itself writes an earlier one, of the late member.
+                let collective = [phase::ARRIVAL, phase::DONE, phase::GATHERED].contains(&self.phase);
+                let told = collective && self.expected == self.got;
                 Error::Timeout {
                     op,
-                    phase: phase_name(self.phase),
+                    phase: phase_name(if told { phase::GIVEN_UP } else { self.phase }),
                     late,
                     expected: self.expected,
                     got: self.got,
@@ -267,8 +273,11 @@ pub fn words(what: &Fault) -> [u64; 3] {
 const POSITIVE: u64 = 1;
 const NEGATIVE: u64 = 2;
 
+/// Where input and output have different types, either may be the wrong one.
+pub(crate) const DTYPES: &str = "dtype of input and output";
+
 /// Names of arguments that a collective may refuse. A name's place is its code in a record; no name is the first.
-const ARGUMENTS: [&str; 29] = [
+const ARGUMENTS: [&str; 30] = [
     "",
     "input",
     "output",
@@ -298,6 +307,7 @@ const ARGUMENTS: [&str; 29] = [
     "stream",
     "ne",
     "len",
+    DTYPES,
 ];
 
 /// The field of a code, and the code of a field: its place in [`Field::ALL`], counted from 1.
@@ -335,6 +345,21 @@ mod tests {
         assert!(s.is_ok());
     }
 
+    /// What a kernel writes when a member has given up the epoch, and when its own deadline passed.
+    #[test]
+    fn a_deadline_of_another_member_is_told_apart() {
+        let told = Failure { code: TIMEOUT, late: 2, expected: 7, got: 7, ..Failure::default() };
+        for (failure, phase) in [(told, "given up"), (Failure { got: 6, ..told }, "arrival")] {
+            match failure.to_error("cuda", &[Pe(4), Pe(5)]) {
+                Error::Timeout { phase: p, late, .. } => assert_eq!((p, late), (phase, vec![Pe(5)])),
+                e => panic!("{e}"),
+            }
+        }
+        // A wait_until for another value than the signal has.
+        let own = Failure { phase: phase::SIGNAL, ..told };
+        assert!(matches!(own.to_error("cuda", &[Pe(4), Pe(5)]), Error::Timeout { phase: "signal", .. }));
+    }
+
     #[test]
     fn faults_survive_the_record() {
         for what in [
@@ -343,6 +368,7 @@ mod tests {
             Fault::Output,
             Fault::REFUSED,
             Fault::Argument { name: "root", got: None },
+            Fault::Argument { name: DTYPES, got: None },
             Fault::Argument { name: "root", got: Some(u64::MAX.into()) },
             Fault::Argument { name: "root", got: Some(0) },
             Fault::Argument { name: "root", got: Some(i64::MIN.into()) },

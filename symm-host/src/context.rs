@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use symm_core::backend::{ContextParts, Reach, SignalOp};
+use symm_core::backend::{ContextParts, Reach, SignalOp, op};
 use symm_core::layout::ContextLayout;
-use symm_core::status::{Failure, PEER_FAILED, PEER_INVALID, TIMEOUT};
+use symm_core::status::{Failure, PEER_FAILED, PEER_INVALID, TIMEOUT, phase};
 use symm_core::{Error, Pe, Result};
 
 use crate::backend::Host;
@@ -39,16 +39,28 @@ pub(crate) struct ContextInner {
     pub(crate) scratch: Mutex<Option<Box<Scratch>>>,
 }
 
-/// The second word of an aborted pair: the failure's kind in the upper half, the PE at fault plus one in the lower.
-pub(crate) fn cause(failure: &Failure) -> u64 {
-    failure.code << 32 | (failure.pe + 1) & u64::from(u32::MAX)
+/// The bits of the upper half of an aborted pair's second word that are the failure's kind.
+const KIND: u64 = 0xff;
+/// The bit beside them of a deadline for which the PE that is named was not late: it gave up a wait of its own.
+const OWN: u64 = 0x100;
+
+/// The second word of an aborted pair: the failure's kind in the upper half, the PE at fault plus one in the lower. `me`: this PE.
+pub(crate) fn cause(failure: &Failure, me: Pe) -> u64 {
+    // Nobody is known to owe what such a wait missed: a signal that any PE may send, puts of this PE, its turn in a context.
+    let own = failure.op == op::WAIT_UNTIL || [phase::QUIET, phase::TICKET].contains(&failure.phase);
+    let own = own && failure.pe == u64::from(me.0) || failure.phase == phase::GIVEN_UP;
+    let kind = if failure.code == TIMEOUT && own { TIMEOUT | OWN } else { failure.code };
+    kind << 32 | (failure.pe + 1) & u64::from(u32::MAX)
 }
 
-/// Kind and PE of an aborted pair's second word. Peers wrote it, so any value is possible.
-pub(crate) fn cause_parts(cause: u64) -> (u64, Pe) {
-    let kind = cause >> 32;
+/// What an aborted pair's second word says: kind, PE, and for a timeout whether that PE gave up a wait of its own. Peers wrote it,
+/// so any value is possible.
+pub(crate) fn cause_parts(cause: u64) -> (u64, Pe, bool) {
+    let upper = cause >> 32;
+    let kind = upper & KIND;
     let pe = u32::try_from(cause & u64::from(u32::MAX)).unwrap_or(u32::MAX).saturating_sub(1);
-    (if [PEER_FAILED, PEER_INVALID].contains(&kind) { kind } else { TIMEOUT }, Pe(pe))
+    let kind = if [PEER_FAILED, PEER_INVALID].contains(&kind) { kind } else { TIMEOUT };
+    (kind, Pe(pe), kind == TIMEOUT && upper & OWN != 0)
 }
 
 impl RawContext {
@@ -109,11 +121,12 @@ impl ContextInner {
         self.core.doorbell().ring();
     }
 
-    /// Tells every peer that this PE gives up what it has not completed. Once until the next recover.
-    pub(crate) fn give_up(&self, cause: u64) {
+    /// Tells every peer that this PE gives up what it has not completed, for this failure. Once until the next recover.
+    pub(crate) fn give_up(&self, failure: &Failure) {
         if self.given_up.swap(true, Ordering::AcqRel) {
             return;
         }
+        let cause = cause(failure, self.members[self.my_rank]);
         let epoch = self.own().word64(ContextLayout::COMPLETED).load(Ordering::Acquire) + 1;
         let at = self.layout.aborted_pair(self.my_rank);
         for (rank, area) in self.areas.iter().enumerate().filter(|(rank, _)| *rank != self.my_rank) {

@@ -8,7 +8,7 @@ use symm_core::status::{Failure, PEER_INVALID, StatusRecord};
 use symm_core::{Error, Pe, Result};
 
 use crate::backend::Host;
-use crate::context::{self, ContextInner};
+use crate::context::ContextInner;
 use crate::core::Core;
 use crate::memory::Area;
 
@@ -54,7 +54,7 @@ impl Status {
         let Some(failure) = self.0.record.failure().filter(|f| f.code != PEER_INVALID) else { return };
         let contexts = self.0.contexts.lock().unwrap_or_else(PoisonError::into_inner);
         for context in contexts.iter().filter_map(Weak::upgrade) {
-            context.give_up(context::cause(&failure));
+            context.give_up(&failure);
         }
     }
 

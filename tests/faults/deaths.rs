@@ -59,7 +59,7 @@ fn a_main_that_returns_an_error() {
             let how = if *moment == "init" {
                 "its connection closed"
             } else {
-                "it dropped its World without finalize"
+                "it dropped its World without finalize; its last error: main: input is not there"
             };
             let told = format!("PE {pe} failed: {how}");
             job.run().told(&what, pe, "PeerFailed", &[&told], SOON);

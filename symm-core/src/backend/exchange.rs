@@ -76,6 +76,17 @@ impl Form {
         Form::PlannedAllToAllVdev,
     ];
 
+    /// Whether users give the operation rows; of others a row is an element.
+    pub(crate) const fn has_rows(self) -> bool {
+        matches!(
+            self,
+            Form::AllToAllVdev
+                | Form::AllToAllVdev2d
+                | Form::AllToAllVdev2dOffset
+                | Form::PlannedAllToAllVdev
+        )
+    }
+
     /// The code in headers and status records.
     pub const fn code(self) -> u64 {
         self as u64

@@ -11,6 +11,7 @@ use super::team::Team;
 use crate::backend::{Addr, Backend, Exchange, ExchangeOutput, Form};
 use crate::dtype::DType;
 use crate::error::{Error, Fault, Result};
+use crate::status::DTYPES;
 
 /// What every collective takes beside its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -258,7 +259,7 @@ impl<B: Backend> Context<B> {
         output: &Handle<B>,
     ) -> Result<()> {
         let op = x.form.name();
-        let checked = same_dtype(op, "output", output.dtype(), ("the input", input.dtype))
+        let checked = one_dtype(op, input.dtype, output.dtype())
             .and_then(|()| self.input_apart(x.form, input, output))
             .and_then(|()| self.output(op, "output", output, x.row_bytes));
         match checked {
@@ -337,7 +338,7 @@ impl<B: Backend> Context<B> {
                 "a number of rows from 1 to 2^31 - 1".into(),
             );
         }
-        same_dtype(op, "output", args.output.dtype(), ("the input", args.input.dtype))?;
+        one_dtype(op, args.input.dtype, args.output.dtype())?;
         for (name, span) in [("in_splits", args.in_splits), ("out_splits_offsets", args.out_splits_offsets)] {
             if span.dtype != DType::I64 {
                 return wrong(name, span.dtype.to_string(), "i64".into());
@@ -395,6 +396,14 @@ pub(crate) fn same_dtype(
         return Ok(());
     }
     Err(Error::argument(op, argument, got, format!("{whose}'s dtype, {expected}")))
+}
+
+/// Of an operation whose input and output are given beside each other: neither is what the other must be like.
+pub(crate) fn one_dtype(op: &'static str, input: DType, output: DType) -> Result<()> {
+    if input == output {
+        return Ok(());
+    }
+    Err(Error::argument(op, DTYPES, format!("{input} and {output}"), "one for both"))
 }
 
 /// The team's own operations: those of [`Team::context`].

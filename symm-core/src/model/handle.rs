@@ -406,7 +406,8 @@ impl<B: Backend> Handle<B> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for the index; a failure that is set on the team. A deadline that passes sets
-    /// [`Error::Timeout`] on the team; it names this PE, since any other may be the one that owes the signal.
+    /// [`Error::Timeout`] on the team; it names this PE, since any other may be the one that owes the signal. The other
+    /// members get one with the phase `given up`.
     #[doc(alias("nvshmem_signal_wait_until", "nvshmem_wait_for_signal"))]
     pub fn wait_until(
         &self,

@@ -9,6 +9,7 @@ use super::lock::Lock;
 use crate::backend::op_name;
 use crate::error::Error;
 use crate::pe::Pe;
+use crate::refused;
 
 /// Numbers of operations below this are counted each by itself.
 const OPS: usize = 64;
@@ -121,8 +122,9 @@ pub(crate) struct Counters {
     timeouts: Lock<BTreeMap<Pe, u64>>,
     /// Each sentence once.
     fallbacks: Lock<BTreeSet<String>>,
-    /// What this PE met last and has not recovered from.
-    last: Lock<Option<String>>,
+    /// What this PE met last and has not recovered from, with its place among all errors; without an error, the place from which
+    /// on arguments that were refused count.
+    last: Lock<(u64, Option<String>)>,
 }
 
 impl Counters {
@@ -132,7 +134,7 @@ impl Counters {
             rendezvous: Lock::default(),
             timeouts: Lock::default(),
             fallbacks: Lock::default(),
-            last: Lock::default(),
+            last: Lock::new((refused::place(), None)),
         }
     }
 
@@ -153,17 +155,18 @@ impl Counters {
             let mut timeouts = self.timeouts.lock();
             late.iter().for_each(|pe| *timeouts.entry(*pe).or_default() += 1);
         }
-        *self.last.lock() = Some(error.to_string());
+        *self.last.lock() = (refused::place(), Some(error.to_string()));
     }
 
     /// The team that failed works again, or those that are left go on without it.
     pub(crate) fn recovered(&self) {
-        *self.last.lock() = None;
+        *self.last.lock() = (refused::place(), None);
     }
 
-    /// The last error that was noted since the last recovery.
+    /// The last error since the last recovery: one that was noted, or an argument that was refused.
     pub(crate) fn last(&self) -> Option<String> {
-        self.last.lock().clone()
+        let (place, noted) = self.last.lock().clone();
+        refused::since(place).map(|(_, refused)| refused).or(noted)
     }
 
     /// Something is done instead of something better.

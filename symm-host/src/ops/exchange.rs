@@ -20,7 +20,7 @@ use super::order::Delivery;
 use super::plan::{Plan, read_splits};
 use super::reduce::Pull;
 use super::watch::{Late, Watch, bit};
-use crate::context::{self, ContextInner};
+use crate::context::ContextInner;
 use crate::copy;
 use crate::handle::{HandleInner, Status};
 use crate::protocol::exchange as flags;
@@ -102,7 +102,7 @@ impl ExchangeTask {
     /// The status is set: tells the peers, leaves no half result, ends the epoch.
     fn give_up(&mut self) {
         if let Some(failure) = self.watch.status.as_ref().failure() {
-            self.context.give_up(context::cause(&failure));
+            self.context.give_up(&failure);
         }
         self.clear_result();
         self.end();

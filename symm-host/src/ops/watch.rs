@@ -3,7 +3,7 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use symm_core::status::{Failure, PEER_INVALID, TIMEOUT, fault};
+use symm_core::status::{Failure, PEER_INVALID, TIMEOUT, fault, phase};
 use symm_core::{Deadline, Pe};
 
 use crate::context::cause_parts;
@@ -108,8 +108,12 @@ impl Watch {
 
     /// Fails because a peer has given up. The PE at fault is the one that the peer names, whoever is late here.
     pub(crate) fn fail_for(&self, core: &Core, cause: u64, late: Late) {
-        let (code, pe) = cause_parts(cause);
+        let (code, pe, own) = cause_parts(cause);
         let mut failure = Failure { code, pe: u64::from(pe.0), late: 0, ..self.failure(late) };
+        if own {
+            // Neither this operation's deadline passed, nor is that PE late for it.
+            failure.phase = phase::GIVEN_UP;
+        }
         if code == PEER_INVALID {
             // The pair has no room for the details; whoever computed the verdict has them.
             (failure.phase, failure.expected, failure.got) = (fault::ARGUMENT, 0, 0);

@@ -202,7 +202,7 @@ fn every_argument(ctx: &Ctx) -> Outcome {
         ("row", AllToAllVdev { row: 5, ..good_copy(&good) }, 1),
         ("major_align", good_copy(&good), 0),
         ("major_align", good_copy(&good), 1 << 31),
-        ("output", AllToAllVdev { output: &bytes.handle, ..good_copy(&good) }, 1),
+        (expected::DTYPES, AllToAllVdev { output: &bytes.handle, ..good_copy(&good) }, 1),
         ("output", AllToAllVdev { output: &foreign.handle, ..good_copy(&good) }, 1),
         ("in_splits", AllToAllVdev { in_splits: &other.span, ..good_copy(&good) }, 1),
         ("in_splits", AllToAllVdev { in_splits: &askew_in, ..good_copy(&good) }, 1),
@@ -303,15 +303,23 @@ fn equal_blocks_arguments(ctx: &Ctx) -> Outcome {
     let output = if ctx.me() == bad { &short } else { &out.handle };
     ctx.team.all_gather(&ctx.stream, &good.slice(0, 4)?, output, o)?;
     let fault = Fault::OutputRows { needed: 4 * w as u64, capacity: w as u64 - 1 };
-    ensure_eq!(ctx.stream.synchronize(), named("all_gather", bad, fault), "a small output");
+    let got = ctx.stream.synchronize();
+    ensure_eq!(got, named("all_gather", bad, fault), "a small output");
+    let said = got.err().map(|e| e.to_string()).unwrap_or_default();
+    let want = format!("all_gather: PE {bad}: output needs {} elements, it has {}", 4 * w, w - 1);
+    ensure_eq!(said, want, "an output that has no rows");
     ctx.meet()?;
     unchanged("output")?;
     ctx.team.recover()?;
     // Another type than the output's, on all.
     let wide = ctx.local(DType::F64, w, ctx.seed)?;
     let mine = ctx.team.all_to_all(&ctx.stream, &wide.span, &out.handle, o);
-    ensure_err!(mine, Error::InvalidArgument { op: "all_to_all", argument: "output", .. });
-    ensure_eq!(ctx.stream.synchronize(), named("all_to_all", 0, expected::refused("output")), "another type");
+    ensure_err!(mine, Error::InvalidArgument { op: "all_to_all", argument: expected::DTYPES, .. });
+    ensure_eq!(
+        ctx.stream.synchronize(),
+        named("all_to_all", 0, expected::refused(expected::DTYPES)),
+        "another type"
+    );
     ctx.team.recover()?;
     unchanged("output")
 }

@@ -155,7 +155,7 @@ pub(super) fn buffers_too_small(ctx: &Ctx) -> Outcome {
     let small = job.middle.tensor.view(0, &[4 * 8])?.rendezvous(&ctx.team)?;
     one_bad(ctx, &job, "output", &Planned { output: &small, ..job.there() })?;
     let ints = ctx.local(DType::I64, 100, ctx.seed)?;
-    one_bad(ctx, &job, "output", &Planned { input: &ints.span, row: 1, ..job.there() })
+    one_bad(ctx, &job, expected::DTYPES, &Planned { input: &ints.span, row: 1, ..job.there() })
 }
 
 pub(super) fn another_team_or_stream(ctx: &Ctx) -> Outcome {

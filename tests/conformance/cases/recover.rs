@@ -21,7 +21,8 @@ fn spoil(ctx: &Ctx, bad: usize) -> Outcome<Error> {
     let span = if ctx.me() == bad { &input.span } else { &words.span };
     let mine = ctx.team.all_to_all(&ctx.stream, span, &out.handle, Options::default());
     ensure_eq!(mine.is_err(), ctx.me() == bad, "the call on PE {}", ctx.me());
-    let want = Error::PeerInvalid { op: "all_to_all", pe: Pe::from(bad), what: expected::refused("output") };
+    let want =
+        Error::PeerInvalid { op: "all_to_all", pe: Pe::from(bad), what: expected::refused(expected::DTYPES) };
     ensure_eq!(ctx.stream.synchronize(), Err(want.clone()), "synchronize");
     Ok(want)
 }

@@ -19,6 +19,7 @@ pub(super) const CASES: &[Case] = &[
         .own(&[("SYMM_INIT_TIMEOUT_MS", "1500")]),
     Case::new("timeouts::recover", recover).pes(2).own(&[("SYMM_INIT_TIMEOUT_MS", "1500")]),
     Case::new("timeouts::a_member_that_failed", a_member_that_failed).pes(2),
+    Case::new("timeouts::a_member_that_gives_up", a_member_that_gives_up).pes(2),
 ];
 
 /// The PE that never comes.
@@ -136,7 +137,7 @@ fn collective(ctx: &Ctx) -> Outcome {
         ctx.team.all_to_all(&ctx.stream, &input.span, &out.handle, options)?;
         let got = ctx.stream.synchronize();
         // The first to give up tells the others, who then need not wait for their own deadline.
-        ensure_err!(got, Error::Timeout { op: "all_to_all", phase: "arrival", .. });
+        ensure_err!(got, Error::Timeout { op: "all_to_all", phase: "arrival" | "given up", .. });
         ensure_eq!(got.err().and_then(|e| e.pe()), Some(Pe::from(absent(ctx))), "the late PE");
     }
     ctx.meet()?;
@@ -271,7 +272,7 @@ pub(super) fn without_the_last(
         let began = Instant::now();
         enqueue()?;
         let got = ctx.stream.synchronize();
-        ensure_err!(got, Error::Timeout { op: o, phase: "arrival", .. } if *o == op);
+        ensure_err!(got, Error::Timeout { op: o, phase: "arrival" | "given up", .. } if *o == op);
         ensure_eq!(got.err().and_then(|e| e.pe()), Some(Pe::from(gone)), "the late PE");
         ensure!(began.elapsed() < Duration::from_secs(5), "noticed after {:?}", began.elapsed());
     }
@@ -284,6 +285,37 @@ pub(super) fn without_the_last(
     untouched()?;
     ctx.meet()?;
     Ok(ctx.team.recover()?)
+}
+
+/// A wait of a member's own that ends by its deadline takes the team along: the others are told who gave it up, not that they had
+/// waited too long themselves.
+fn a_member_that_gives_up(ctx: &Ctx) -> Outcome {
+    let x = ctx.symmetric(DType::U8, 8, ctx.seed)?;
+    let (bad, limit) = (absent(ctx), Duration::from_secs(8));
+    ctx.meet()?;
+    let began = Instant::now();
+    if ctx.me() == bad {
+        // Nobody signals.
+        x.handle.wait_until(&ctx.stream, 0, Cmp::Eq, 1, Some(Duration::from_millis(50)))?;
+    }
+    ctx.team.barrier(&ctx.stream, Options { timeout: Some(limit), ..Options::default() })?;
+    let got = ctx.stream.synchronize();
+    if ctx.me() == bad {
+        ensure_err!(got, Error::Timeout { op: "wait_until", phase: "signal", late, .. } if late[..] == [Pe::from(bad)]);
+    } else {
+        ensure_err!(got, Error::Timeout { op: "barrier", phase: "given up", late, .. } if late[..] == [Pe::from(bad)]);
+        let said = got.err().map(|e| e.to_string()).unwrap_or_default();
+        ensure!(
+            said.contains(&format!("another member's deadline passed: PE {bad} gave up a wait")),
+            "{said}"
+        );
+    }
+    ensure!(began.elapsed() < limit / 2, "told after {:?}", began.elapsed());
+    ctx.meet()?;
+    ctx.team.recover()?;
+    ctx.team.barrier(&ctx.stream, Options::default())?;
+    ctx.stream.synchronize()?;
+    Ok(())
 }
 
 /// A member on which the team has failed says so in every set-up, rather than let the others wait until their deadline.

@@ -65,6 +65,9 @@ pub(crate) fn another_length(ctx: &Ctx) -> Fault {
     }
 }
 
+/// The argument that is refused where input and output have different types.
+pub(crate) const DTYPES: &str = "dtype of input and output";
+
 /// The fault of a PE whose argument was refused; [`as_told`] compares the name alone where the case knows no value.
 pub(crate) fn refused(name: &'static str) -> Fault {
     Fault::Argument { name, got: None }

@@ -17,7 +17,7 @@
 
 mod legs;
 
-use super::collective::{Options, same_dtype};
+use super::collective::{Options, one_dtype};
 use super::context::Context;
 use super::handle::Handle;
 use super::reduce::check::apart;
@@ -385,7 +385,7 @@ impl<'b, B: Backend> ExchangePlan<'b, B> {
                 format!("the plan's {} rows or more", leg.in_rows),
             ));
         }
-        same_dtype(OP, "output", args.output.dtype(), ("the input", args.input.dtype))?;
+        one_dtype(OP, args.input.dtype, args.output.dtype())?;
         apart(OP, "input", args.input, ("output", &args.output.span()))?;
         let Some(row_bytes) = row.checked_mul(args.input.dtype.size()) else {
             return Err(Error::argument(OP, "row", row, "a row that fits the address space"));
