@@ -260,6 +260,16 @@ impl Error {
         error
     }
 
+    /// As the error of operation `op`, where one that it is made of refused an argument.
+    pub(crate) fn of(self, op: &'static str) -> Self {
+        match self {
+            Error::InvalidArgument { argument, got, expected, .. } => {
+                Error::argument(op, argument, got, expected)
+            }
+            e => e,
+        }
+    }
+
     /// What the other members are told where this kept a PE from taking part.
     pub(crate) fn refusal(&self) -> Fault {
         let Error::InvalidArgument { argument: name, got, .. } = self else { return Fault::REFUSED };

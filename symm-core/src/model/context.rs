@@ -106,14 +106,14 @@ impl<B: Backend> Clone for Context<B> {
 }
 
 impl<B: Backend> Context<B> {
-    pub(crate) fn create(team: &Arc<TeamInner<B>>, max_splits: usize) -> Result<Self> {
-        const OP: &str = "context";
+    /// `op` is what the caller was asked for, as errors name it.
+    pub(crate) fn create(team: &Arc<TeamInner<B>>, op: &'static str, max_splits: usize) -> Result<Self> {
         let world = &team.world;
         let room = world.backend.context_room(team.group.members());
         let layout = ContextLayout::new(team.group.len(), max_splits).with_room(room);
-        world.check_open(OP)?;
+        world.check_open(op)?;
         let subject = (KIND, team.group.id(), max_splits as u64, layout.bytes as u64);
-        let (setup, digest) = (team.setup(OP), Digest { len: 0, hash: 0 });
+        let (setup, digest) = (team.setup(op), Digest { len: 0, hash: 0 });
         if let Err(failed) = team.failure() {
             setup.tell(Step::Offer, &Offer::absent(subject, digest, &failed));
             return Err(failed);
@@ -140,11 +140,11 @@ impl<B: Backend> Context<B> {
         if let Some(rank) = offers.iter().position(|o| o.subject != offer.subject) {
             let pe: Pe = team.group.members()[rank];
             let expected = format!("what PE {pe} passed ({})", offers[rank].subject.2);
-            return Err(Error::argument(OP, "max_splits", max_splits, expected));
+            return Err(Error::argument(op, "max_splits", max_splits, expected));
         }
         setup.first_failure(&offers)?;
         let missing =
-            || Error::Bootstrap { call: OP, why: "this member had no memory and did not say so".to_owned() };
+            || Error::Bootstrap { call: op, why: "this member had no memory and did not say so".to_owned() };
         let mut taken = taken.ok_or_else(missing)?;
         let block = taken.block().ok_or_else(missing)?;
         let bound = setup.regions(&offers, &[block]).and_then(|mut regions| {

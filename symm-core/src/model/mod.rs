@@ -20,6 +20,7 @@ mod handle;
 mod kernel_handle;
 mod lock;
 mod log;
+mod members;
 pub(crate) mod memory;
 mod multimem;
 mod plan;

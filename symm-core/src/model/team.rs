@@ -100,13 +100,20 @@ impl<B: Backend> Clone for Team<B> {
 }
 
 impl<B: Backend> Team<B> {
-    pub(crate) fn create(world: &Arc<WorldInner<B>>, id: u64, members: Vec<Pe>) -> Result<Self> {
+    /// `op` is what the caller was asked for, as errors name it.
+    pub(crate) fn create(
+        world: &Arc<WorldInner<B>>,
+        op: &'static str,
+        id: u64,
+        members: Vec<Pe>,
+    ) -> Result<Self> {
         let lineage = Arc::new(Lineage::new(&world.boot, id, &members));
-        Team::create_as(world, (id, members), lineage, 0)
+        Team::create_as(world, op, (id, members), lineage, 0)
     }
 
     fn create_as(
         world: &Arc<WorldInner<B>>,
+        op: &'static str,
         (id, members): (u64, Vec<Pe>),
         lineage: Arc<Lineage>,
         view: u64,
@@ -126,7 +133,7 @@ impl<B: Backend> Team<B> {
             superseded: AtomicBool::new(false),
             group,
         });
-        let context = Context::create(&inner, default_max_splits(inner.group.len()))?;
+        let context = Context::create(&inner, op, default_max_splits(inner.group.len()))?;
         {
             let mut teams = world.teams.lock();
             teams.retain(|t| t.strong_count() > 0);
@@ -203,7 +210,7 @@ impl<B: Backend> Team<B> {
         same.sort_unstable();
         let members: Vec<Pe> = same.into_iter().map(|(_, _, pe)| pe).collect();
         let id = self.inner.world.next_team_id(&members);
-        Team::create(&self.inner.world, id, members).map(Some)
+        Team::create(&self.inner.world, OP, id, members).map(Some)
     }
 
     /// Allocates a symmetric tensor of `sizes` elements, local and without communication.
@@ -239,7 +246,7 @@ impl<B: Backend> Team<B> {
     /// # Errors
     /// [`Error::Setup`] on every member if one fails; [`Error::Timeout`]; [`Error::PeerFailed`].
     pub fn new_context(&self, max_splits: usize) -> Result<Context<B>> {
-        Context::create(&self.inner, max_splits)
+        Context::create(&self.inner, "context", max_splits)
     }
 
     /// The context that the team was born with, for `max(1024, 32 W)` splits; the team's own operations use it.
@@ -347,7 +354,7 @@ impl<B: Backend> Team<B> {
             let View { number, members } = next.inspect_err(|e| world.counters.note(e))?;
             log::info!("PE {}: view {number} of the team: {members:?}", world.boot.pe());
             let id = lineage.team_id(number);
-            match Team::create_as(world, (id, members), lineage.clone(), number) {
+            match Team::create_as(world, OP, (id, members), lineage.clone(), number) {
                 // Another one died meanwhile: the next view is without it, too.
                 Err(Error::PeerFailed { .. }) if !deadline.passed() => {}
                 Ok(team) => {

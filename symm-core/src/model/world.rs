@@ -7,7 +7,6 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use super::lock::Lock;
-use super::log::{FNV_START, fnv};
 use super::memory::{Imports, Memory, Use};
 use super::pool::Block;
 use super::retire::{AllocationId, Retirement};
@@ -41,8 +40,8 @@ pub(crate) struct WorldInner<B: Backend> {
     pub(crate) imports: Lock<Imports<B>>,
     pub(crate) retirement: Lock<Retirement<B>>,
     pub(crate) teams: Lock<Vec<Weak<TeamInner<B>>>>,
-    /// Teams made here with each member list; part of a new team's id.
-    team_counts: Lock<HashMap<Vec<Pe>, u64>>,
+    /// Teams made here of each set of members, in PE order; part of a new team's id.
+    pub(super) team_counts: Lock<HashMap<Vec<Pe>, u64>>,
     finalized: AtomicBool,
     pub(crate) counters: Counters,
     /// How long `init` took.
@@ -123,16 +122,6 @@ impl<B: Backend> WorldInner<B> {
 
     pub(crate) fn reported(&self, pe: Pe, ids: &[AllocationId]) {
         self.retirement.lock().reported(pe, ids);
-    }
-
-    /// Id of the next team of these members, equal on all of them: a hash of the list and of how many such teams
-    /// there were, so that a team's making never depends on teams that some members are not in.
-    pub(crate) fn next_team_id(&self, members: &[Pe]) -> u64 {
-        let mut counts = self.team_counts.lock();
-        let count = counts.entry(members.to_vec()).or_insert(0);
-        *count += 1;
-        let hash = members.iter().fold(FNV_START, |h, pe| fnv(h, &pe.0.to_le_bytes()));
-        fnv(hash, &count.to_le_bytes())
     }
 
     /// The first member that has failed, as the error to return.
@@ -250,7 +239,7 @@ impl<B: Backend> World<B> {
             opened: OnceLock::new(),
             config,
         });
-        let team = Team::create(&inner, WORLD_TEAM, everybody).inspect_err(|e| give_up(&*boot, e))?;
+        let team = Team::create(&inner, "init", WORLD_TEAM, everybody).inspect_err(|e| give_up(&*boot, e))?;
         boot.watch(Arc::new(Watch(Arc::downgrade(&inner))));
         inner.opened.get_or_init(|| began.elapsed());
         log::debug!("PE {}: world of {} PEs over {}", boot.pe(), boot.n_pes(), inner.backend.name());
@@ -344,17 +333,20 @@ impl<B: Backend> World<B> {
     /// A team of `members` in rank order: any PEs, in any order, this PE among them.
     ///
     /// # Collective
-    /// Over `members`, with the same list. Other PEs take no part.
+    /// Over `members`, with the same list in the same order. Other PEs take no part.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a list with repeated or unknown PEs or without this one; [`Error::Timeout`] naming
-    /// members that did not call it.
+    /// [`Error::InvalidArgument`] for a list with repeated or unknown PEs or without this one, and on every member if they give the
+    /// same PEs in different orders; [`Error::Timeout`] naming members that did not call it for these PEs.
     #[doc(alias = "nvshmem_team_split_strided")]
     pub fn team_of(&self, members: &[Pe]) -> Result<Team<B>> {
-        self.inner.check_open("team")?;
-        Group::new(self.inner.boot.clone(), 0, members.to_vec())?;
-        let id = self.inner.next_team_id(members);
-        Team::create(&self.inner, id, members.to_vec())
+        const OP: &str = "team_of";
+        let world = &self.inner;
+        world.check_open(OP)?;
+        Group::new(world.boot.clone(), 0, members.to_vec()).map_err(|e| e.of(OP))?;
+        let id = world.next_team_id(members);
+        world.compare_lists(OP, id, members).inspect_err(|e| world.counters.note(e))?;
+        Team::create(world, OP, id, members.to_vec())
     }
 
     /// Allocations retired on this PE whose memory is not free yet, because a stream or a peer is not through.

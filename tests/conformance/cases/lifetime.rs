@@ -326,7 +326,7 @@ fn finalized(ctx: &Ctx) -> Outcome {
     ensure_err!(t.empty(&[1], DType::U8).map(drop), Error::Finalized { op: "empty" });
     ensure_err!(w.stream().map(drop), Error::Finalized { op: "stream" });
     ensure_err!(w.local(DType::U8, 1).map(drop), Error::Finalized { op: "local" });
-    ensure_err!(w.team_of(&everybody).map(drop), Error::Finalized { op: "team" });
+    ensure_err!(w.team_of(&everybody).map(drop), Error::Finalized { op: "team_of" });
     ensure_err!(t.split(Some(1), 0).map(drop), Error::Finalized { op: "split" });
     ensure_err!(t.new_context(4).map(drop), Error::Finalized { op: "context" });
     ensure_err!(t.reclaim(), Error::Finalized { op: "reclaim" });

@@ -18,6 +18,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("teams::many", many),
     Case::new("teams::pads_of_teams_apart", pads_of_teams_apart),
     Case::new("teams::wrong_members", wrong_members),
+    Case::new("teams::orders_that_differ", orders_that_differ).pes(2),
     Case::new("teams::not_a_subset", not_a_subset).pes(2),
 ];
 
@@ -216,13 +217,38 @@ fn pads_of_teams_apart(ctx: &Ctx) -> Outcome {
 
 fn wrong_members(ctx: &Ctx) -> Outcome {
     let (me, n) = (ctx.me(), ctx.n());
-    ensure_err!(ctx.team_of(&[me, me]).map(drop), Error::InvalidArgument { .. });
-    ensure_err!(ctx.team_of(&[me, n]).map(drop), Error::InvalidArgument { .. });
-    ensure_err!(ctx.team_of(&[]).map(drop), Error::InvalidArgument { .. });
+    ensure_err!(
+        ctx.team_of(&[me, me]).map(drop),
+        Error::InvalidArgument { op: "team_of", argument: "members", .. }
+    );
+    ensure_err!(
+        ctx.team_of(&[me, n]).map(drop),
+        Error::InvalidArgument { op: "team_of", argument: "members", .. }
+    );
+    ensure_err!(
+        ctx.team_of(&[]).map(drop),
+        Error::InvalidArgument { op: "team_of", argument: "members", .. }
+    );
     if n > 1 {
-        ensure_err!(ctx.team_of(&[ctx.right()]).map(drop), Error::InvalidArgument { .. });
+        ensure_err!(
+            ctx.team_of(&[ctx.right()]).map(drop),
+            Error::InvalidArgument { op: "team_of", argument: "members", .. }
+        );
     }
     // Refused before anything was exchanged: teams can still be made.
+    works(&ctx.with(ctx.another_team()?)?)
+}
+
+/// The same PEs, which one of them orders otherwise: all are told at once.
+fn orders_that_differ(ctx: &Ctx) -> Outcome {
+    let mut order: Vec<usize> = (0..ctx.n()).collect();
+    if ctx.me() + 1 == ctx.n() {
+        order.reverse();
+    }
+    let began = std::time::Instant::now();
+    let got = ctx.team_of(&order).map(drop);
+    ensure_err!(got, Error::InvalidArgument { op: "team_of", argument: "members", expected, .. } if expected.contains("order"));
+    ensure!(began.elapsed() < ctx.world.config().init_timeout / 2, "told after {:?}", began.elapsed());
     works(&ctx.with(ctx.another_team()?)?)
 }
 

@@ -225,7 +225,7 @@ fn rendezvous_and_team(ctx: &Ctx) -> Outcome {
         });
         let bound = bound.map_err(|_| Stop::fail("rendezvous panicked"))?;
         check(ctx, "rendezvous", &bound, "rendezvous", limit, ready)?;
-        check(ctx, "team", &made, "context", limit, ready)?;
+        check(ctx, "team_of", &made, "team_of", limit, ready)?;
     }
     ctx.meet()?;
     // No operation failed; `recover` also brings members together that counted another number of rendezvous.
