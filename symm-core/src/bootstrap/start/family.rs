@@ -49,7 +49,7 @@ const RULES: [(Family, &[&str], &[&str]); 4] = [
 
 /// Numbers of processes that launchers set of which only MPI itself can make use, or nobody.
 const OTHERS: [(&str, &str); 3] = [
-    ("OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun, without PMIx"),
+    ("OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun without PMIx"),
     ("MV2_COMM_WORLD_SIZE", "MVAPICH's launcher"),
     ("PALS_SIZE", "PALS"),
 ];
@@ -84,10 +84,11 @@ impl Family {
         for (name, launcher) in OTHERS {
             if get(name).is_some_and(|n| n != "1") {
                 let expected = format!(
-                    "nothing of what {launcher} sets tells the PEs how to find each other: install PMIx and use mpirun or \
-                     srun --mpi=pmix, build with the feature `mpi`, or set SYMM_PE, SYMM_N_PES and SYMM_ADDR"
+                    "a number, with SYMM_PE and SYMM_ADDR, since {name} is set, and {launcher} does not tell the PEs how to find \
+                     each other; else install PMIx and use mpirun or srun --mpi=pmix, or build with the feature `mpi` \
+                     (SYMM_BOOTSTRAP=alone starts a world of one PE)"
                 );
-                return Err(Error::Setting { name: "SYMM_N_PES", got: String::new(), expected });
+                return Err(missing("SYMM_N_PES", &expected));
             }
         }
         Ok(None)
@@ -207,10 +208,10 @@ mod tests {
 
     #[test]
     fn a_launcher_that_tells_nothing_gets_an_answer() {
-        match find(&[("OMPI_COMM_WORLD_SIZE", "4")]) {
-            Err(Error::Setting { expected, .. }) => assert!(expected.contains("SYMM_ADDR"), "{expected}"),
-            other => panic!("{other:?}"),
-        }
+        let said = find(&[("OMPI_COMM_WORLD_SIZE", "4")]).expect_err("nothing else is there").to_string();
+        let begin = "setting SYMM_N_PES is not set, expected a number, with SYMM_PE and SYMM_ADDR, since OMPI_COMM_WORLD_SIZE \
+                     is set, and Open MPI's mpirun without PMIx does not tell";
+        assert!(said.starts_with(begin) && said.contains("SYMM_BOOTSTRAP=alone"), "{said}");
         assert_eq!(find(&[("OMPI_COMM_WORLD_SIZE", "1")]), Ok(None));
     }
 }
