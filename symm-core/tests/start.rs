@@ -79,7 +79,21 @@ fn work() -> symm_core::Result<()> {
     // A team among themselves, of the PEs with an odd or even number, then everybody.
     let team: Vec<Pe> = all.iter().copied().filter(|pe| pe.0 % 2 == boot.pe().0 % 2).collect();
     barrier(&boot, 10 + u64::from(boot.pe().0 % 2), team)?;
-    barrier(&boot, 3, all)?;
+    barrier(&boot, 3, all.clone())?;
+    if std::env::var_os("START_TWICE").is_some() {
+        match start(&Config::from_env()?) {
+            Err(e) => println!("\nagain {}: {e}", e.kind()),
+            Ok(_) => println!("\nagain ok"),
+        }
+        barrier(&boot, 4, all.clone())?;
+        boot.close();
+        drop(boot);
+        let boot = start(&Config::from_env()?)?;
+        barrier(&boot, 5, all)?;
+        println!("\nafterwards ok\nworld {} {}", boot.pe().0, boot.n_pes());
+        boot.close();
+        return Ok(());
+    }
     println!("\nworld {} {}", boot.pe().0, boot.n_pes());
     println!("strangers {}\nports {}", boot.strangers(), listens());
     boot.close();
@@ -252,6 +266,35 @@ fn numbers_given_twice_and_sizes_that_differ_are_named() {
     assert!(said.iter().all(|text| text.contains("error ")), "{said:?}");
     let said = run([symm(0, 2, port), symm(1, 3, port)]);
     assert!(said.iter().all(|text| text.contains("error SettingDiffers: setting SYMM_N_PES")), "{said:?}");
+}
+
+/// Not another process, as where a number is given twice.
+#[test]
+fn a_world_that_is_opened_twice_in_a_process_is_refused_as_that() {
+    let port = port();
+    let twice = |mut vars: Vec<(&'static str, String)>| {
+        vars.push(("START_TWICE", "1".to_owned()));
+        vars
+    };
+    let task = |rank: usize| {
+        vec![
+            ("SYMM_PE", rank.to_string()),
+            ("SYMM_N_PES", "2".to_owned()),
+            ("SYMM_JOB", format!("twice-{}", std::process::id())),
+        ]
+    };
+    for said in [run((0..2).map(|pe| twice(symm(pe, 2, port)))), run((0..2).map(|pe| twice(task(pe))))] {
+        for (pe, text) in said.iter().enumerate() {
+            let already = format!("is in use by this process, which is PE {pe} of job ");
+            assert!(text.contains("again Bootstrap: bootstrap: bind: address @symm-mem/"), "{text}");
+            assert!(
+                text.contains(&already) && text.contains("has opened its world: it does so once"),
+                "{text}"
+            );
+            assert!(text.contains("\nafterwards ok"), "{text}");
+        }
+        all_came(&said);
+    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Where this PE listens, and those who came and have not proved yet that they belong to the job.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -15,6 +17,7 @@ use rustix::process::{Pid, getpid, getuid};
 use super::card;
 use super::hello::{self, HELLO_BYTES, Hello, REPLY_BYTES, Reply, STANDS, VERSION, Verdict, WITHDRAWN};
 use super::io::{DOOR, Io, VISITOR};
+use super::locked;
 use super::secret::{self, PROOF_BYTES};
 use crate::error::{Error, Result};
 use crate::pe::Pe;
@@ -35,6 +38,31 @@ pub(super) struct Door {
     pub(super) socket: OwnedFd,
     /// Reached through this host only, so uid and pid of who comes are known.
     pub(super) unix: bool,
+    /// Let go of after the socket.
+    _name: Option<Held>,
+}
+
+/// Names at which this process listens: whoever asks for one of them again opens a world twice.
+static HELD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// One of them, as long as it is held.
+struct Held(String);
+
+impl Held {
+    fn is(name: &str) -> bool {
+        locked(&HELD).contains(name)
+    }
+
+    fn new(name: String) -> Self {
+        locked(&HELD).insert(name.clone());
+        Held(name)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        locked(&HELD).remove(&self.0);
+    }
 }
 
 /// Listens at the abstract socket of `pe`.
@@ -43,6 +71,13 @@ pub(super) fn unix_door(job: &str, pe: Pe) -> Result<Door> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None);
     let socket = socket.map_err(|e| Error::system("socket", e))?;
     bind(&socket, &card::unix(&name)?).map_err(|e| match e {
+        Errno::ADDRINUSE if Held::is(&name) => Error::Bootstrap {
+            call: "bind",
+            why: format!(
+                "address @{name} is in use by this process, which is PE {pe} of job {job:?} and has opened its world: it does so \
+                 once, and clones of the World are the same world"
+            ),
+        },
         Errno::ADDRINUSE => Error::Bootstrap {
             call: "bind",
             why: format!("address @{name} is in use: another process is PE {pe} of a job named {job:?}"),
@@ -50,7 +85,7 @@ pub(super) fn unix_door(job: &str, pe: Pe) -> Result<Door> {
         e => Error::system("bind", e),
     })?;
     listen(&socket, i32::from(u16::MAX)).map_err(|e| Error::system("listen", e))?;
-    Ok(Door { socket, unix: true })
+    Ok(Door { socket, unix: true, _name: Some(Held::new(name)) })
 }
 
 /// Somebody who came.
@@ -352,7 +387,7 @@ pub(super) fn tcp_door(addr: std::net::SocketAddr) -> Result<(Door, u16)> {
     let socket = OwnedFd::from(listener);
     // Raises the backlog.
     listen(&socket, i32::from(u16::MAX)).map_err(|e| Error::system("listen", e))?;
-    Ok((Door { socket, unix: false }, port))
+    Ok((Door { socket, unix: false, _name: None }, port))
 }
 
 /// What a PE listens at.

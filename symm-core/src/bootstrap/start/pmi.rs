@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::family::number;
@@ -17,6 +18,18 @@ use crate::config::Config;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::pe::Pe;
+
+/// Whether this process has started by PMI before.
+static STARTED: AtomicBool = AtomicBool::new(false);
+
+/// The error of another start of this process, which ended with `error`.
+fn again(error: &Error) -> Error {
+    let why = format!(
+        "this process has opened its world already, and a launcher that speaks PMI starts a process once, also after finalize; \
+         clones of the World are the same world ({error})"
+    );
+    Error::Bootstrap { call: "PMI", why }
+}
 
 /// How long the launcher may take to take leave.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -28,7 +41,9 @@ pub(super) fn start(config: &Config, env: &impl Fn(&str) -> Option<String>) -> R
     let fd = number(env, "PMI_FD", i32::MAX as u64)? as RawFd;
     let n_pes = number(env, "PMI_SIZE", 1 << 20)? as usize;
     let pe = Pe(number(env, "PMI_RANK", n_pes.max(1) as u64)? as u32);
-    let mut session = Session::open(fd, deadline)?;
+    let mut session = Session::open(fd, deadline)
+        .map_err(|e| if STARTED.load(Ordering::Relaxed) { again(&e) } else { e })?;
+    STARTED.store(true, Ordering::Relaxed);
     let mut identity =
         Identity { pe, n_pes, job: job_name("pmi", &[&session.space]), secret: secret(config) };
     if session.is_one_host() {
@@ -269,6 +284,32 @@ mod tests {
         assert!(session.put("k", &[0; 16]).is_err());
         let heard = launcher.join().expect("no panic");
         assert_eq!(heard[3], "cmd=put kvsname=kvs_1 key=k value=00ff");
+    }
+
+    /// Which hangs up after the first: a broken pipe is not what there is to say of that.
+    #[test]
+    fn a_second_start_of_a_process_says_that_it_is_one() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let launcher = std::thread::spawn(move || {
+            let rest = ["cmd=get_result rc=0 value=(vector,(0,1,1))\n", "cmd=finalize_ack rc=0\n"];
+            let mut reader = BufReader::new(theirs);
+            for answer in START.into_iter().chain(rest) {
+                reader.read_line(&mut String::new()).expect("a command");
+                reader.get_mut().write_all(answer.as_bytes()).expect("room");
+            }
+        });
+        let fd = ours.as_raw_fd().to_string();
+        let env = |name: &str| match name {
+            "PMI_FD" => Some(fd.clone()),
+            "PMI_SIZE" => Some("1".to_owned()),
+            "PMI_RANK" => Some("0".to_owned()),
+            _ => None,
+        };
+        let config = Config::default();
+        start(&config, &env).expect("the first").close();
+        launcher.join().expect("no panic");
+        let said = start(&config, &env).expect_err("the launcher is gone").to_string();
+        assert!(said.starts_with("bootstrap: PMI: this process has opened its world already"), "{said}");
     }
 
     #[test]
