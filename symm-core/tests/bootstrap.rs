@@ -277,6 +277,9 @@ fn a_death_is_told_along_the_tree() {
     }
 }
 
+/// How a part of a call "test" begins.
+const PART: &[u8] = b"\0\x04test";
+
 /// A death ends an exchange at once, whoever else has not come: who met it earlier comes no more. Its part has reached
 /// those who live.
 #[test]
@@ -298,7 +301,8 @@ fn an_exchange_that_a_death_ended_waits_for_nobody() {
     }
     let tag = Tag { team: group(zero).id(), seq: 0 };
     for from in [1, 3] {
-        assert_eq!(zero.recv(Pe(from), tag, long()).expect("its part").payload, [from as u8]);
+        let message = zero.recv(Pe(from), tag, long()).expect("its part").payload;
+        assert_eq!(message, [PART, &[from as u8]].concat());
     }
 }
 
@@ -309,7 +313,7 @@ fn an_exchange_with_the_part_of_a_dead_pe_ends_soon_all_the_same() {
     let tag = Tag { team: group(&world[0]).id(), seq: 0 };
     let dead = world.remove(1);
     for to in [0, 2] {
-        dead.send(Pe(to), tag, b"part", &[]).expect("alive");
+        dead.send(Pe(to), tag, PART, &[]).expect("alive");
     }
     thread::scope(|s| {
         let waits = s.spawn(|| group(&world[0]).all_gather("test", b"", long()));

@@ -125,7 +125,7 @@ fn knock(address: &SocketAddr) -> UnixStream {
 }
 
 /// Of the handshake.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// Sizes of a greeting, an answer and a proof.
 const HELLO: usize = 8 + 5 * 4 + 64 + 32;
 const REPLY: usize = 8 + 4 * 4 + 32 + 32;
@@ -157,12 +157,14 @@ fn proof(hello: &[u8], answer: &[u8], key: &[u8]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-/// A PE's part in the exchange by which the world meets: a frame of that team, without a payload.
+/// A PE's part in the exchange by which the world meets: a frame of that team, with the name of the call and nothing else.
 fn meet(s: &mut UnixStream) {
+    let payload = b"\0\x04init";
     let mut frame = b"symf\x01\0\0\0".to_vec();
-    frame.extend([0; 8]);
+    frame.extend((payload.len() as u64).to_le_bytes());
     frame.extend(b"meet....");
     frame.extend([0; 8]);
+    frame.extend(payload);
     s.write_all(&frame).expect("room");
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::call::{Call, Came, Stop};
 use super::tree::{self, Packed, Place};
 use super::{Bootstrap, Message, Tag};
 use crate::deadline::Deadline;
@@ -24,6 +25,16 @@ const ON_ITS_WAY: Duration = Duration::from_millis(300);
 /// The grace of an exchange with this deadline, from now on.
 fn within(deadline: Deadline) -> Deadline {
     Deadline::after(ON_ITS_WAY.min(deadline.left()))
+}
+
+/// One exchange.
+#[derive(Clone, Copy, Debug)]
+struct At {
+    call: Call,
+    tag: Tag,
+    deadline: Deadline,
+    /// Whether every member can be reached, so that those that this PE has not heard can be told that it gives up.
+    known: bool,
 }
 
 /// The members of a team as the bootstrap sees them.
@@ -123,40 +134,53 @@ impl Group {
     /// the bootstraps are asked for that, so it takes up to half a second longer than the deadline in a large group.
     /// [`Error::PeerFailed`] for one that is gone.
     pub fn all_gather(&self, op: &'static str, mine: &[u8], deadline: Deadline) -> Result<Vec<Vec<u8>>> {
-        let tag = self.next_tag();
+        self.all_gather_in(op.into(), mine, deadline)
+    }
+
+    /// As [`all_gather`](Self::all_gather), as a step of a call.
+    ///
+    /// # Errors
+    /// Those, and [`Error::Bootstrap`] on all if a member is in another call or step, with one that is.
+    pub(crate) fn all_gather_in(&self, call: Call, mine: &[u8], deadline: Deadline) -> Result<Vec<Vec<u8>>> {
+        let at = At { call, tag: self.next_tag(), deadline, known: true };
         match self.members.len() {
-            0..=FLAT => self.gather_flat(op, tag, mine, deadline),
-            _ => Ok(self.gather_by_tree(op, tag, Some(mine), deadline)?.parts()),
+            0..=FLAT => self.gather_flat(at, mine),
+            _ => Ok(self.gather_by_tree(at, Some(mine))?.parts()),
         }
     }
 
-    /// As [`all_gather`](Self::all_gather), in one piece of memory.
+    /// As [`all_gather`](Self::all_gather), in one piece of memory, before this PE knows where all members are.
     pub(super) fn all_gather_packed(
         &self,
         op: &'static str,
         mine: &[u8],
         deadline: Deadline,
     ) -> Result<Packed> {
-        let tag = self.next_tag();
+        let at = At { call: op.into(), tag: self.next_tag(), deadline, known: false };
         if self.members.len() > FLAT {
-            return self.gather_by_tree(op, tag, Some(mine), deadline);
+            return self.gather_by_tree(at, Some(mine));
         }
         let mut packed = Vec::new();
-        self.gather_flat(op, tag, mine, deadline)?.iter().for_each(|part| tree::pack(&mut packed, part));
+        self.gather_flat(at, mine)?.iter().for_each(|part| tree::pack(&mut packed, part));
         Packed::read(op, self.boot.pe(), packed, self.members.len())
     }
 
-    fn gather_flat(
-        &self,
-        op: &'static str,
-        tag: Tag,
-        mine: &[u8],
-        deadline: Deadline,
-    ) -> Result<Vec<Vec<u8>>> {
+    fn gather_flat(&self, at: At, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        match self.exchange_flat(at, mine) {
+            Ok(parts) => Ok(parts),
+            Err(stop) => Err(match self.differs(at, stop, self.members.iter().copied()) {
+                Stop::Differs(differs) => differs.error(at.call),
+                Stop::Error(e) => e,
+            }),
+        }
+    }
+
+    fn exchange_flat(&self, at: At, mine: &[u8]) -> Result<Vec<Vec<u8>>, Stop> {
+        let At { call, tag, deadline, .. } = at;
         let w = self.members.len();
         // Each rank starts with its right neighbour, so that no receiver is everybody's first.
         let others = (1..w).map(|step| self.members[(self.my_rank + step) % w]);
-        self.send_all(others, tag, mine)?;
+        self.send_all(others, tag, &call.part(mine))?;
         let mut parts: Vec<Option<Vec<u8>>> = vec![None; w];
         parts[self.my_rank] = Some(mine.to_vec());
         let (mut late, mut grace) = (Vec::new(), None);
@@ -166,35 +190,71 @@ impl Group {
             if parts[rank].is_some() {
                 continue;
             }
-            let received = match self.boot.recv_among(from, tag, &self.members, deadline) {
-                Err(gone @ Error::PeerFailed { pe, .. }) if pe != from => {
+            let received = match self.part_among(at, from) {
+                Err(Stop::Error(gone @ Error::PeerFailed { pe, .. })) if pe != from => {
                     // What one that is gone has not sent never comes: an error at once, since the others may have met
                     // it earlier and come no more.
                     let dead = self.members.iter().position(|m| *m == pe).filter(|r| parts[*r].is_none());
                     if let Some(dead) = dead {
-                        let now = Deadline::after(Duration::ZERO);
-                        parts[dead] = Some(self.boot.recv(pe, tag, now)?.payload);
+                        let now = At { deadline: Deadline::after(Duration::ZERO), ..at };
+                        parts[dead] = Some(self.part(now, pe)?);
                     }
-                    self.on_its_way(from, tag, gone, grace.get_or_insert_with(|| within(deadline)))
+                    let grace = *grace.get_or_insert_with(|| within(deadline));
+                    self.on_its_way(At { deadline: grace, ..at }, from, gone)
                 }
                 other => other,
             };
             match received {
-                Ok(m) => parts[rank] = Some(m.payload),
-                Err(Error::Timeout { .. }) => late.push(from),
-                Err(e) => return Err(e),
+                Ok(part) => parts[rank] = Some(part),
+                Err(Stop::Error(Error::Timeout { .. })) => late.push(from),
+                Err(stop) => return Err(stop),
             }
         }
         if late.is_empty() {
             Ok(parts.into_iter().flatten().collect())
         } else {
-            Err(self.timeout(op, late, deadline))
+            Err(self.timeout(call.op, late, deadline).into())
         }
     }
 
-    /// The part of `from` if it comes within `grace`, else `gone`, the death of another member.
-    fn on_its_way(&self, from: Pe, tag: Tag, gone: Error, grace: &Deadline) -> Result<Message> {
-        self.boot.recv(from, tag, *grace).map_err(|_| gone)
+    /// The part of `from`; also ends when another member is gone.
+    fn part_among(&self, at: At, from: Pe) -> Result<Vec<u8>, Stop> {
+        self.part_by(at, from, || self.boot.recv_among(from, at.tag, &self.members, at.deadline))
+    }
+
+    /// The part of `from`, whatever becomes of others.
+    fn part(&self, at: At, from: Pe) -> Result<Vec<u8>, Stop> {
+        self.part_by(at, from, || self.boot.recv(from, at.tag, at.deadline))
+    }
+
+    fn part_by(&self, at: At, from: Pe, receive: impl Fn() -> Result<Message>) -> Result<Vec<u8>, Stop> {
+        loop {
+            // One that gave up in this very call is late, or waits for one that is, as before it said so.
+            if let Came::Part(part) = at.call.read(self.boot.pe(), from, receive()?.payload)? {
+                return Ok(part);
+            }
+        }
+    }
+
+    /// The part of `from` if it comes by the deadline, a short grace, else `gone`, the death of another member.
+    fn on_its_way(&self, at: At, from: Pe, gone: Error) -> Result<Vec<u8>, Stop> {
+        self.part(at, from).map_err(|stop| match stop {
+            Stop::Error(_) => gone.into(),
+            differs @ Stop::Differs(_) => differs,
+        })
+    }
+
+    /// What ends the exchange early, or rather that members are in different calls, if what has come of these tells: that
+    /// is the cause, and who is late or gone because of it is not.
+    fn differs(&self, at: At, stop: Stop, of: impl Iterator<Item = Pe>) -> Stop {
+        if matches!(stop, Stop::Differs(_)) {
+            return stop;
+        }
+        let me = self.members[self.my_rank];
+        let now = At { deadline: Deadline::after(Duration::ZERO), ..at };
+        let seen = of.filter(|pe| *pe != me).map(|pe| self.part(now, pe).err());
+        let differs = seen.flatten().find(|stop| matches!(stop, Stop::Differs(_)));
+        differs.unwrap_or(stop)
     }
 
     /// Sends to all of them, also behind one that is gone: they may need no more than this PE's part.
@@ -206,27 +266,53 @@ impl Group {
         sent
     }
 
-    /// Without a part of its own (`None` on every member) nothing but the arrival is gathered, and messages are empty.
-    fn gather_by_tree(
-        &self,
-        op: &'static str,
-        tag: Tag,
-        mine: Option<&[u8]>,
-        deadline: Deadline,
-    ) -> Result<Packed> {
+    /// Without a part of its own (`None` on every member) nothing but the arrival is gathered.
+    fn gather_by_tree(&self, at: At, mine: Option<&[u8]>) -> Result<Packed> {
+        let place = self.place(self.my_rank);
+        let (parent, children) = (place.parent(), place.children());
+        let mut untold: Vec<Pe> = parent.into_iter().chain(children).map(|rank| self.members[rank]).collect();
+        let neighbours = untold.clone();
+        let stop = match self.exchange_by_tree(at, mine, &mut untold) {
+            Ok(packed) => return Ok(packed),
+            Err(stop) => self.differs(at, stop, neighbours.into_iter()),
+        };
+        let (message, error) = match stop {
+            Stop::Differs(differs) => (differs.encode(), differs.error(at.call)),
+            Stop::Error(e) => (at.call.gave_up(), e),
+        };
+        if at.known
+            && let Err(e) = self.send_all(untold.into_iter(), at.tag, &message)
+        {
+            log::debug!("{}: not everybody was told that {} ended early: {e}", crate::pe::here(), at.call);
+        }
+        Err(match error {
+            // Asked only now: the neighbours need not wait for the answers.
+            Error::Timeout { late, .. } => {
+                self.timeout(at.call.op, self.find_late(at.tag, &late), at.deadline)
+            }
+            e => e,
+        })
+    }
+
+    /// `untold`: the neighbours that still wait for a message of this PE.
+    fn exchange_by_tree(&self, at: At, mine: Option<&[u8]>, untold: &mut Vec<Pe>) -> Result<Packed, Stop> {
+        let At { call, tag, deadline, .. } = at;
         let place = self.place(self.my_rank);
         let mut waits_for: Vec<Pe> = place.children().map(|rank| self.members[rank]).collect();
         self.boot.progress(tag, &waits_for);
         let mut grace = None;
         let mut receive = |from: Pe, waits_for: &[Pe]| {
-            let received = match self.boot.recv_among(from, tag, &self.members, deadline) {
-                Err(gone @ Error::PeerFailed { pe, .. }) if pe != from => {
-                    self.on_its_way(from, tag, gone, grace.get_or_insert_with(|| within(deadline)))
+            let received = match self.part_among(at, from) {
+                Err(Stop::Error(gone @ Error::PeerFailed { pe, .. })) if pe != from => {
+                    let grace = *grace.get_or_insert_with(|| within(deadline));
+                    self.on_its_way(At { deadline: grace, ..at }, from, gone)
                 }
                 other => other,
             };
             match received {
-                Err(Error::Timeout { .. }) => Err(self.timeout(op, self.find_late(tag, waits_for), deadline)),
+                Err(Stop::Error(Error::Timeout { .. })) => {
+                    Err(self.timeout(call.op, waits_for.to_vec(), deadline).into())
+                }
                 other => other,
             }
         };
@@ -235,7 +321,7 @@ impl Group {
             tree::pack(&mut packed, mine);
         }
         for child in place.children() {
-            let below = receive(self.members[child], &waits_for)?.payload;
+            let below = receive(self.members[child], &waits_for)?;
             packed.extend_from_slice(&below);
             waits_for.remove(0);
             self.boot.progress(tag, &waits_for);
@@ -243,15 +329,18 @@ impl Group {
         let mut sender = self.members[self.my_rank];
         if let Some(parent) = place.parent() {
             sender = self.members[parent];
-            self.boot.send(sender, tag, &packed, &[])?;
+            untold.retain(|pe| *pe != sender);
+            self.boot.send(sender, tag, &call.part(&packed), &[])?;
             self.boot.progress(tag, &[sender]);
-            packed = receive(sender, &[sender])?.payload;
+            packed = receive(sender, &[sender])?;
         }
         // Before anything is passed on: what does not decode here does not decode anywhere.
         let parts = mine.map_or(0, |_| self.members.len());
-        let packed = Packed::read(op, sender, packed, parts)?;
+        let packed = Packed::read(call.op, sender, packed, parts)?;
+        untold.clear();
         // The largest subtree has the longest way to go.
-        self.send_all(place.children().rev().map(|child| self.members[child]), tag, packed.bytes())?;
+        let down = place.children().rev().map(|child| self.members[child]);
+        self.send_all(down, tag, &call.part(packed.bytes()))?;
         self.boot.progress(tag, &[]);
         Ok(packed)
     }
@@ -309,10 +398,15 @@ impl Group {
     /// # Collective
     /// Over the group. Errors as [`all_gather`](Self::all_gather).
     pub fn barrier(&self, op: &'static str, deadline: Deadline) -> Result<()> {
-        let tag = self.next_tag();
+        self.barrier_in(op.into(), deadline)
+    }
+
+    /// As [`barrier`](Self::barrier), as a step of a call; errors as [`all_gather_in`](Self::all_gather_in).
+    pub(crate) fn barrier_in(&self, call: Call, deadline: Deadline) -> Result<()> {
+        let at = At { call, tag: self.next_tag(), deadline, known: true };
         match self.members.len() {
-            0..=FLAT => self.gather_flat(op, tag, &[], deadline).map(drop),
-            _ => self.gather_by_tree(op, tag, None, deadline).map(drop),
+            0..=FLAT => self.gather_flat(at, &[]).map(drop),
+            _ => self.gather_by_tree(at, None).map(drop),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! A [`Bootstrap`] moves messages (with file descriptors where both ends are on one host) and tells of death.
 //! Everything collective is built above it, in [`Group`], so a new bootstrap is five methods.
 
+mod call;
 mod group;
 mod late;
 mod local;
@@ -16,6 +17,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use call::{Call, FINALIZE};
 pub(crate) use group::FLAT;
 pub use group::Group;
 pub use local::{Local, local};
@@ -28,17 +30,17 @@ use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::pe::Pe;
 
-/// How long a PE whose start failed stays where others can reach it.
+/// How long a PE whose start or end failed stays where others can reach it.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// Gives up a start that failed on this PE with `error`. Most such errors are met by all PEs alike, each at its own time: one
+/// Gives up a start or an end (`what`) that failed on this PE with `error`. Most such errors are met by all PEs alike, each at its own time: one
 /// that left at once would be what the others report, instead of the cause.
-pub(crate) fn give_up(boot: &dyn Bootstrap, error: &Error) {
+pub(crate) fn give_up(boot: &dyn Bootstrap, what: &str, error: &Error) {
     let own = matches!(error, Error::System { .. } | Error::Setting { .. } | Error::InvalidArgument { .. });
     if !own {
         std::thread::sleep(LINGER);
     }
-    boot.abandon(&format!("its start failed: {error}"));
+    boot.abandon(&format!("its {what} failed: {error}"));
 }
 
 /// Names one message between two PEs: the team it belongs to and a counter of that team.

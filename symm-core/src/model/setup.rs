@@ -16,7 +16,7 @@ use super::log::Digest;
 use super::pool::Block;
 use super::world::WorldInner;
 use crate::backend::{Backend, Export, Region};
-use crate::bootstrap::{FLAT, Group, Tag};
+use crate::bootstrap::{Call, FLAT, Group, Tag};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::pe::Pe;
@@ -92,7 +92,7 @@ pub(crate) struct Setup<'a, B: Backend> {
 }
 
 /// Steps in which all members' messages meet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Step 1.
     Offer,
@@ -108,29 +108,25 @@ impl<B: Backend> Setup<'_, B> {
     /// Each carries its call and step. A member that gave up an earlier call has left messages behind, which must not be
     /// taken for those of another step: a handle on places that were given up would be the result.
     pub(crate) fn gather<T: DeserializeOwned>(&self, step: Step, mine: &impl Serialize) -> Result<Vec<T>> {
-        let all = self.group.all_gather(self.op, &encode(&(self.op, step, mine)), self.deadline);
+        let all = self.group.all_gather_in(self.call(step), &encode(mine), self.deadline);
         let all = all.inspect_err(|e| self.world.counters.note(e))?;
-        let mut messages = Vec::with_capacity(all.len());
-        for (bytes, pe) in all.iter().zip(self.group.members()) {
-            let (call, theirs): (String, Step) = decode(self.op, *pe, bytes)?;
-            if (call.as_str(), theirs) != (self.op, step) {
-                let why = format!(
-                    "PE {pe} is in step {theirs:?} of {call}, this PE in step {step:?} of {}: not every member made \
-                     every call before; recover sets them right",
-                    self.op
-                );
-                return Err(Error::Bootstrap { call: self.op, why });
-            }
-            messages.push(decode::<(String, Step, T)>(self.op, *pe, bytes)?.2);
-        }
-        Ok(messages)
+        all.iter().zip(self.group.members()).map(|(bytes, pe)| decode(self.op, *pe, bytes)).collect()
+    }
+
+    fn call(&self, step: Step) -> Call {
+        let step = match step {
+            Step::Offer => "Offer",
+            Step::Log => "Log",
+            Step::Agree => "Agree",
+        };
+        Call { op: self.op, step }
     }
 
     /// What this member has to say in place of a step that it cannot make, so that the others do not wait for it. Waits for nobody,
     /// but in a large team shortly for those whose messages pass through this PE with its own.
     pub(crate) fn tell(&self, step: Step, mine: &impl Serialize) {
         let wait = if self.group.len() > FLAT { PASSED_ON } else { Duration::ZERO };
-        let all = self.group.all_gather(self.op, &encode(&(self.op, step, mine)), Deadline::after(wait));
+        let all = self.group.all_gather_in(self.call(step), &encode(mine), Deadline::after(wait));
         if let Err(e) = all {
             log::debug!("{}: {} was told that this PE does not come: {e}", crate::pe::here(), self.op);
         }

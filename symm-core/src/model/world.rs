@@ -16,7 +16,7 @@ use super::stats::{Counters, Stats};
 use super::stream::Stream;
 use super::team::{Team, TeamInner};
 use crate::backend::{Backend, Reach, Records};
-use crate::bootstrap::{Bootstrap, Group, Liveness, give_up};
+use crate::bootstrap::{self, Bootstrap, Call, Group, Liveness, give_up};
 use crate::capability::Capabilities;
 use crate::config::Config;
 use crate::deadline::Deadline;
@@ -224,8 +224,8 @@ impl<B: Backend> World<B> {
         let began = Instant::now();
         let everybody: Vec<Pe> = (0..boot.n_pes()).map(Pe::from).collect();
         let group = Group::new(boot.clone(), INIT_TEAM, everybody.clone())?;
-        compare_settings(&group, &config).inspect_err(|e| give_up(&*boot, e))?;
-        let backend = open(&boot, &config).inspect_err(|e| give_up(&*boot, e))?;
+        compare_settings(&group, &config).inspect_err(|e| give_up(&*boot, "start", e))?;
+        let backend = open(&boot, &config).inspect_err(|e| give_up(&*boot, "start", e))?;
         let inner = Arc::new(WorldInner {
             backend,
             boot: boot.clone(),
@@ -239,7 +239,8 @@ impl<B: Backend> World<B> {
             opened: OnceLock::new(),
             config,
         });
-        let team = Team::create(&inner, "init", WORLD_TEAM, everybody).inspect_err(|e| give_up(&*boot, e))?;
+        let team = Team::create(&inner, "init", WORLD_TEAM, everybody)
+            .inspect_err(|e| give_up(&*boot, "start", e))?;
         boot.watch(Arc::new(Watch(Arc::downgrade(&inner))));
         inner.opened.get_or_init(|| began.elapsed());
         log::debug!("PE {}: world of {} PEs over {}", boot.pe(), boot.n_pes(), inner.backend.name());
@@ -365,8 +366,8 @@ impl<B: Backend> World<B> {
     /// [`Error::Finalized`].
     ///
     /// # Errors
-    /// [`Error::Timeout`] or [`Error::PeerFailed`] if not everybody came; the world is closed all the same, and PEs that did not
-    /// come get [`Error::PeerFailed`] for this one.
+    /// [`Error::Timeout`] or [`Error::PeerFailed`] if not everybody came, [`Error::Bootstrap`] if a PE made another call of the
+    /// world's team instead; the world is closed all the same, and PEs that did not come get [`Error::PeerFailed`] for this one.
     #[doc(alias("nvshmem_finalize", "MPI_Finalize"))]
     pub fn finalize(&self) -> Result<()> {
         if self.inner.finalized.swap(true, Ordering::AcqRel) {
@@ -374,21 +375,24 @@ impl<B: Backend> World<B> {
         }
         let deadline = Deadline::after(self.inner.config.init_timeout);
         let left = self.left();
-        let meet = || match &left {
+        let meet = |step| match &left {
+            // In the world's team's own sequence, so that a member that makes another call of the team instead is told.
             Ok(left) => {
                 let group = left.as_ref().unwrap_or(&self.team.inner.group);
-                let met = self.inner.boot.meet("finalize", group.members(), deadline);
-                met.unwrap_or_else(|| group.barrier("finalize", deadline))
+                let met = self.inner.boot.meet(bootstrap::FINALIZE, group.members(), deadline);
+                met.unwrap_or_else(|| group.barrier_in(Call { op: bootstrap::FINALIZE, step }, deadline))
             }
             Err(e) => Err(e.clone()),
         };
-        let met = meet();
+        let boot = &*self.inner.boot;
+        let gives_up = |e: &Error| give_up(boot, bootstrap::FINALIZE, e);
+        // Before the backend's end, which may wait for the others as well.
+        let met = meet("Arrive").inspect_err(gives_up);
         let ended = self.inner.backend.finalize();
         // A PE says goodbye only when nobody can still be sending to it.
-        let met = met.and_then(|()| meet());
-        match &met {
-            Ok(()) => self.inner.boot.close(),
-            Err(e) => self.inner.boot.abandon(&format!("its finalize failed: {e}")),
+        let met = met.and_then(|()| meet("Leave").inspect_err(gives_up));
+        if met.is_ok() {
+            boot.close();
         }
         drop(self.inner.backend.released());
         if self.inner.config.stats {

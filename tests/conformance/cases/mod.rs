@@ -4,6 +4,7 @@ mod all_to_all;
 mod barrier;
 mod blocks;
 mod broadcast;
+mod calls;
 mod capabilities;
 mod errors;
 mod handle;
@@ -62,6 +63,7 @@ pub(crate) fn all() -> Vec<Case> {
         lifetime::CASES,
         teams::CASES,
         timeouts::CASES,
+        calls::CASES,
     ]
     .concat()
 }

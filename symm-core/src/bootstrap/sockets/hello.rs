@@ -16,8 +16,8 @@ use crate::error::Error;
 use crate::pe::Pe;
 
 const MAGIC: [u8; 8] = *b"symmboot";
-/// Version of the handshake and the frames after it.
-pub(super) const VERSION: u32 = 4;
+/// Version of the handshake, the frames after it and the messages of exchanges in them.
+pub(super) const VERSION: u32 = 5;
 /// Longest job name, as [`Config::check`](crate::Config::check) has it.
 const JOB_BYTES: usize = 64;
 /// Bytes of a [`Hello`].

@@ -252,7 +252,7 @@ impl Sockets {
                 errno: e.raw_os_error().unwrap_or(0),
                 text: e.to_string(),
             })?;
-            sockets.complete(&mine, deadline).inspect_err(|e| super::give_up(&*sockets, e))?;
+            sockets.complete(&mine, deadline).inspect_err(|e| super::give_up(&*sockets, "start", e))?;
         }
         Ok(sockets)
     }
