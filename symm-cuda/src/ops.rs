@@ -149,18 +149,15 @@ impl Cuda {
         handle: &RawHandle,
         wait: &WaitUntil,
     ) -> Result<()> {
-        // Any other member may be the one that has not signalled; alone, it is this PE itself.
-        let others = || (0..handle.members.len()).filter(|r| *r != handle.rank);
-        let first = others().next().unwrap_or(handle.rank);
-        let late = others().map(bit).fold(0, |all, b| all | b);
+        // Any PE may signal, so the wait can name only its own PE: its signal is what did not come.
         let params = WaitParams {
             status: handle.status.params(),
             word: handle.pads[handle.rank] + handle.pad.signal(wait.index) as u64,
             value: wait.value,
             limit_ns: nanoseconds(wait.limit),
             op: op::WAIT_UNTIL,
-            pe: u64::from(handle.members[first].0),
-            late,
+            pe: u64::from(handle.members[handle.rank].0),
+            late: bit(handle.rank),
             cmp: wait.cmp as u32,
             reserved: 0,
         };

@@ -30,10 +30,6 @@ impl NetHandle {
     fn pe(&self, rank: usize) -> u64 {
         u64::from(self.members[rank].0)
     }
-
-    fn others(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.members.len()).filter(|rank| *rank != self.rank)
-    }
 }
 
 impl Network {
@@ -153,8 +149,7 @@ impl Network {
     }
 
     pub(crate) fn wait_until(&self, stream: &Stream, handle: &NetHandle, wait: &WaitUntil) -> Result<()> {
-        // Any other member may be the one that has not signalled; alone, it is this PE itself.
-        let first = handle.others().next().unwrap_or(handle.rank);
+        // Any PE may signal, so the wait can name only its own PE: its signal is what did not come.
         let params = NetWaitParams {
             net: self.params(handle.bits),
             wait: WaitParams {
@@ -163,8 +158,8 @@ impl Network {
                 value: wait.value,
                 limit_ns: nanoseconds(wait.limit),
                 op: op::WAIT_UNTIL,
-                pe: handle.pe(first),
-                late: handle.others().map(bit).fold(0, |all, b| all | b),
+                pe: handle.pe(handle.rank),
+                late: bit(handle.rank),
                 cmp: wait.cmp as u32,
                 reserved: 0,
             },
