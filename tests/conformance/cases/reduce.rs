@@ -454,11 +454,14 @@ fn large(ctx: &Ctx) -> Outcome {
     let (n, most) = ((3 << 20) / 2 + 13, 4 << 20);
     let ops = [(Op::OneShotCopyOut, n), (Op::TwoShot, n), (Op::TwoShotOut, n)];
     let of_two = [(Op::TwoShot, most), (Op::OneShotCopyOut, most + 1)];
-    for (op, n) in ops.into_iter().chain(of_two.into_iter().filter(|_| ctx.n() == 2)) {
+    for (job, (op, n)) in ops.into_iter().chain(of_two.into_iter().filter(|_| ctx.n() == 2)).enumerate() {
         let x = ctx.symmetric(DType::I32, n, ctx.seed)?;
         let out = ctx.local(DType::I32, n, ctx.seed)?;
-        let word =
-            |rank: usize, i: usize| (i as i32).wrapping_mul(0x9E37_79B1u32 as i32) ^ (rank as i32) << 20;
+        // Other elements in each: what the one before left anywhere is wrong.
+        let salt = (job as i32) << 25;
+        let word = |rank: usize, i: usize| {
+            (i as i32).wrapping_mul(0x9E37_79B1u32 as i32) ^ (rank as i32) << 20 ^ salt
+        };
         let mine: Vec<i32> = (0..n).map(|i| word(ctx.me(), i)).collect();
         let o = Options::default();
         // SAFETY: the memory of `out`, which lives longer, as its own type.
@@ -476,8 +479,15 @@ fn large(ctx: &Ctx) -> Outcome {
         let sums = if op == Op::TwoShot { x.handle.span() } else { local };
         let got: Vec<i32> = ctx.stream.read(&sums)?;
         let want = |i| (0..ctx.n()).fold(0i32, |s, rank| s.wrapping_add(word(rank, i)));
-        let wrong = (0..n).find(|i| got[*i] != want(*i));
-        ensure_eq!(wrong, None, "{op:?}: first wrong element");
+        let mut wrong = (0..n).filter(|i| got[*i] != want(*i));
+        let first = wrong.next();
+        let more = wrong.clone().count();
+        ensure_eq!(
+            first,
+            None,
+            "{op:?} of {n}: first wrong element, {more} more, the last {:?}",
+            wrong.next_back()
+        );
         ctx.stream.synchronize()?;
     }
     Ok(())
