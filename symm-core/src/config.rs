@@ -98,7 +98,7 @@ pub struct Config {
     pub all_reduce_push: usize,
     /// `SYMM_ALL_REDUCE_PUSH_PAIR`: the most bytes of an all-reduce between two members whose elements are pushed once both have arrived,
     /// where they are more than `SYMM_ALL_REDUCE_PUSH` allows (and that is not 0). Each context of two direct members then has room for
-    /// them, 1.1 times as many bytes. Default 16 MiB (54.8 us for as many bytes on two H200, read 60.6: docs/BENCHMARKS.md); 0: none. *Equal.*
+    /// them, 1.1 times as many bytes. Default 16 MiB (54.7 us for as many bytes on two H200, read 60.4: docs/BENCHMARKS.md); 0: none. *Equal.*
     pub all_reduce_push_pair: usize,
     /// `SYMM_STATS`: whether `finalize` writes [`Stats`](crate::model::Stats) to the standard error, `1` or `0` (default).
     pub stats: bool,

@@ -1,5 +1,7 @@
 //! The bootstraps: the same cases over threads and over sockets, and real processes where death matters.
 
+mod worlds;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -9,14 +11,12 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use symm_core::bootstrap::{Bootstrap, Group, Liveness, Local, Tag, Unix, local};
+use symm_core::bootstrap::{Bootstrap, Liveness, Local, Tag, Unix, local};
 use symm_core::{Config, Deadline, Error, Pe};
 
-const T: Tag = Tag { team: 3, seq: 0 };
+use worlds::{both, each, group, joined, long};
 
-fn long() -> Deadline {
-    Deadline::after(Duration::from_secs(60))
-}
+const T: Tag = Tag { team: 3, seq: 0 };
 
 fn short() -> Deadline {
     Deadline::after(Duration::from_millis(50))
@@ -33,29 +33,6 @@ fn config(job: &str, pe: usize, n: usize) -> Config {
     (c.pe, c.n_pes, c.job) = (Some(pe as u32), Some(n as u32), Some(job.to_owned()));
     c.init_timeout = Duration::from_secs(30);
     c
-}
-
-fn joined(job: &str, n: usize) -> Vec<Arc<dyn Bootstrap>> {
-    let pes: Vec<_> = (0..n).map(|pe| config(job, pe, n)).collect();
-    let threads: Vec<_> = pes.into_iter().map(|c| thread::spawn(move || Unix::join(&c))).collect();
-    threads.into_iter().map(|t| t.join().expect("no panic").expect("the mesh is complete")).collect()
-}
-
-/// Runs `test` on a world of `n` threads, then on one of `n` socket ends in this process.
-fn both(n: usize, test: impl Fn(Vec<Arc<dyn Bootstrap>>)) {
-    test(local(n));
-    test(joined(&job(), n));
-}
-
-fn each<R: Send>(world: &[Arc<dyn Bootstrap>], f: impl Fn(&Arc<dyn Bootstrap>) -> R + Sync) -> Vec<R> {
-    thread::scope(|s| {
-        let threads: Vec<_> = world.iter().map(|b| s.spawn(|| f(b))).collect();
-        threads.into_iter().map(|t| t.join().expect("no panic")).collect()
-    })
-}
-
-fn group(boot: &Arc<dyn Bootstrap>) -> Group {
-    Group::new(Arc::clone(boot), 1, (0..boot.n_pes()).map(Pe::from).collect()).expect("all PEs")
 }
 
 struct Told(Mutex<mpsc::Sender<(Pe, Instant)>>);
@@ -182,7 +159,7 @@ fn descriptors_arrive_with_their_message_and_work() {
 
 #[test]
 fn sizes_over_the_limits_are_refused_and_the_most_descriptors_pass() {
-    let world = joined(&job(), 2);
+    let world = joined(2);
     let (r, _w) = pipe();
     let fds = vec![r.as_fd(); 254];
     assert!(matches!(
@@ -265,7 +242,7 @@ fn an_end_that_is_dropped_or_dies_is_a_death_and_what_it_sent_is_kept() {
 /// In a large world only its neighbours in the tree are connected with a PE; the others are told.
 #[test]
 fn a_death_is_told_along_the_tree() {
-    let mut world = joined(&job(), 20);
+    let mut world = joined(20);
     // An inner PE, then the root, over which the first was told.
     for (index, gone) in [(8, vec![Pe(8)]), (0, vec![Pe(0), Pe(8)])] {
         let began = Instant::now();
@@ -284,7 +261,7 @@ const PART: &[u8] = b"\0\x04test";
 /// those who live.
 #[test]
 fn an_exchange_that_a_death_ended_waits_for_nobody() {
-    let mut world = joined(&job(), 4);
+    let mut world = joined(4);
     drop(world.remove(2));
     let began = Instant::now();
     while world.iter().any(|b| b.failed() != [Pe(2)]) {
@@ -309,7 +286,7 @@ fn an_exchange_that_a_death_ended_waits_for_nobody() {
 /// One that died had done its part, but another had heard of its death and does not come.
 #[test]
 fn an_exchange_with_the_part_of_a_dead_pe_ends_soon_all_the_same() {
-    let mut world = joined(&job(), 3);
+    let mut world = joined(3);
     let tag = Tag { team: group(&world[0]).id(), seq: 0 };
     let dead = world.remove(1);
     for to in [0, 2] {

@@ -1,46 +1,14 @@
 //! Exchanges whose members are in different calls, over threads and over sockets; small ones and along a tree.
 
+mod worlds;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
 use std::time::Duration;
 
-use symm_core::bootstrap::{Bootstrap, Group, Unix, local};
-use symm_core::{Config, Deadline, Error, Pe};
+use symm_core::bootstrap::{Bootstrap, Group};
+use symm_core::{Deadline, Error, Pe};
 
-fn long() -> Deadline {
-    Deadline::after(Duration::from_secs(60))
-}
-
-/// Sockets of one process, as a job that no other test has.
-fn joined(n: usize) -> Vec<Arc<dyn Bootstrap>> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let job = format!("calls-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let join = |pe: usize| {
-        let mut c = Config::default();
-        (c.pe, c.n_pes, c.job) = (Some(pe as u32), Some(n as u32), Some(job.clone()));
-        thread::spawn(move || Unix::join(&c))
-    };
-    let threads: Vec<_> = (0..n).map(join).collect();
-    threads.into_iter().map(|t| t.join().expect("no panic").expect("the world is complete")).collect()
-}
-
-/// Runs `test` on a world of `n` threads, then on one of `n` socket ends in this process.
-fn both(n: usize, test: impl Fn(Vec<Arc<dyn Bootstrap>>)) {
-    test(local(n));
-    test(joined(n));
-}
-
-fn each<R: Send>(world: &[Arc<dyn Bootstrap>], f: impl Fn(&Arc<dyn Bootstrap>) -> R + Sync) -> Vec<R> {
-    thread::scope(|s| {
-        let threads: Vec<_> = world.iter().map(|b| s.spawn(|| f(b))).collect();
-        threads.into_iter().map(|t| t.join().expect("no panic")).collect()
-    })
-}
-
-fn group(boot: &Arc<dyn Bootstrap>) -> Group {
-    Group::new(Arc::clone(boot), 1, (0..boot.n_pes()).map(Pe::from).collect()).expect("all PEs")
-}
+use worlds::{both, each, group, long};
 
 /// Members in different calls, with parts and without: all are told of one that is in another, and the next exchange works.
 #[test]

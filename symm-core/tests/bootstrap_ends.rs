@@ -1,37 +1,16 @@
 //! How PEs leave: with a goodbye, or giving up with a reason; over threads and over sockets.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+mod worlds;
+
 use std::sync::{Arc, Mutex, mpsc};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use symm_core::bootstrap::{Bootstrap, Liveness, Tag, Unix, local};
-use symm_core::{Config, Deadline, Error, Pe};
+use symm_core::bootstrap::{Bootstrap, Liveness, Tag};
+use symm_core::{Error, Pe};
+
+use worlds::{both, long};
 
 const T: Tag = Tag { team: 3, seq: 0 };
-
-fn long() -> Deadline {
-    Deadline::after(Duration::from_secs(60))
-}
-
-/// Sockets of one process, as a job that no other test has.
-fn joined(n: usize) -> Vec<Arc<dyn Bootstrap>> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let job = format!("ends-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let join = |pe: usize| {
-        let mut c = Config::default();
-        (c.pe, c.n_pes, c.job) = (Some(pe as u32), Some(n as u32), Some(job.clone()));
-        thread::spawn(move || Unix::join(&c))
-    };
-    let threads: Vec<_> = (0..n).map(join).collect();
-    threads.into_iter().map(|t| t.join().expect("no panic").expect("the world is complete")).collect()
-}
-
-/// Runs `test` on a world of `n` threads, then on one of `n` socket ends in this process.
-fn both(n: usize, test: impl Fn(Vec<Arc<dyn Bootstrap>>)) {
-    test(local(n));
-    test(joined(n));
-}
 
 struct Told(Mutex<mpsc::Sender<Pe>>);
 
