@@ -82,6 +82,7 @@ pub(crate) fn open(boot: &Arc<dyn Bootstrap>, config: &Config, comm: Option<MpiC
         None
     } else {
         start.step(crate::net::signals_work(&cuda, library.version()))?;
+        start.step(crate::net::gets_work())?;
         let net = start.step(Network::open(&cuda, library, (heap.base, bytes), config.timeout))?;
         start.reach_over_network(&cuda, &heap, &peers, &net)?;
         Some(net)

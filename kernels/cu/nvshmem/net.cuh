@@ -126,15 +126,20 @@ __device__ __forceinline__ void put(const NetParams& n, Stage& stage, u64 to, u6
   }
 }
 
+// A get to the heap, behind which the whole block may read the bytes: the one thread that NVSHMEM tells so acquires, for all whom it then
+// meets. The whole block, which has met since it last read there.
+__device__ __forceinline__ void get_block(u64 to, u64 from, u64 bytes, int pe) {
+  symm_shim_get_block((void*)from, (void*)to, bytes, pe);
+  if (threadIdx.x == 0) fence_acq_rel_sys();
+  __syncthreads();
+}
+
 // Gets bytes to `to`, in the heap, or to the stage if that is 0: then at most STAGE_BYTES. The whole block; done when it returns.
 __device__ __forceinline__ void get_to_heap(const NetParams& n, Stage& stage, u64 to, u64 from, u64 bytes, int pe) {
   if (to == 0 && stage.at == 0) stage.at = take_stage(n);
   if (stage.dirty) quiet(stage);
   __syncthreads();
-  symm_shim_get_block((void*)from, (void*)(to != 0 ? to : stage.at), bytes, pe);
-  __syncthreads();
-  // Nothing older of those bytes is kept near.
-  fence_acq_rel_sys();
+  get_block(to != 0 ? to : stage.at, from, bytes, pe);
 }
 
 // Gets bytes to anywhere: at most STAGE_BYTES unless `to` lies in the heap. The whole block; done when it returns.

@@ -140,11 +140,8 @@ __device__ __forceinline__ void tiles(const NetParams& n, Stage& stage, Sums& s,
     __syncthreads();
     for (uint32_t r = 0, k = 0; r < p.ranks; r++) {
       if (!is_network(n, r)) continue;
-      const u64 here = stage.at + k++ * room + skew;
-      symm_shim_get_block((void*)(s.buffer[r] + begin), (void*)here, length, pe_of(p, r));
-      __syncthreads();
+      get_block(stage.at + k++ * room + skew, s.buffer[r] + begin, length, pe_of(p, r));
     }
-    fence_acq_rel_sys();
     if (threadIdx.x < p.ranks && is_network(n, threadIdx.x)) {
       uint32_t k = 0;
       for (uint32_t r = 0; r < threadIdx.x; r++) k += is_network(n, r);

@@ -14,7 +14,7 @@ const NEAR: Found =
 const RELEASE: Found = Kept("stands for its releasing half");
 const TRANSPORT: Found = Kept("between a GPU and a transport, which is no thread of the model's");
 
-pub(super) const ACQUIRES: [(&str, &str, Found); 46] = [
+pub(super) const ACQUIRES: [(&str, &str, Found); 45] = [
     ("cu/copy.cu", "fetch_add_acq_rel_gpu_u64(&record->finished", Without(&ORDER)),
     ("cu/exchange.cu", "fence_acquire_sys()", Without(&ORDER)),
     ("cu/exchange.cu", "fence_acq_rel_gpu()", NEAR),
@@ -39,7 +39,7 @@ pub(super) const ACQUIRES: [(&str, &str, Found); 46] = [
     ("cu/nvshmem/exchange.cuh", "cas_acq_rel_gpu_u64(&((ContextLocal*)p.local)->gave_up", RELEASE),
     ("cu/nvshmem/exchange.cuh", "return;\n    fence_acq_rel_sys()", Without(&NET_EXCHANGE)),
     ("cu/nvshmem/net.cuh", "cas_acq_rel_gpu_u64((void*)(n.locks", TRANSPORT),
-    ("cu/nvshmem/net.cuh", "kept near.\n  fence_acq_rel_sys()", TRANSPORT),
+    ("cu/nvshmem/net.cuh", "if (threadIdx.x == 0) fence_acq_rel_sys()", Without(&NET_REDUCE)),
     ("cu/nvshmem/one_sided.cuh", "fetch_add_acq_rel_gpu_u64(&record->finished", TRANSPORT),
     ("cu/nvshmem/one_sided.cuh", "load_acquire_sys_u32((const void*)p.count)", NUMBER),
     (
@@ -53,7 +53,6 @@ pub(super) const ACQUIRES: [(&str, &str, Found); 46] = [
         Kept("FENCE_NET_SLOT behind it acquires, too"),
     ),
     ("cu/nvshmem/one_sided.cuh", "load_acquire_sys_u64((const void*)p.word)", Without(&NET_ONE_SIDED)),
-    ("cu/nvshmem/reduce.cuh", "fence_acq_rel_sys();\n    if (threadIdx.x < p.ranks", TRANSPORT),
     ("cu/nvshmem/reduce.cuh", "epoch = load_acquire_gpu_u64(&record->epoch)", ORDERED),
     ("cu/nvshmem/reduce.cuh", "+ outcome;\n      fence_acq_rel_sys()", Without(&NET_REDUCE)),
     ("cu/pushed.cu", "const u64 ended = load_acquire_gpu_u64(", ORDERED),

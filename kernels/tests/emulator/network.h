@@ -24,7 +24,8 @@ void name(u64 mine, size_t bytes, const std::vector<u64>& theirs);
 // Where what `name` means lies at rank `rank`.
 u64 find(u64 name, unsigned rank);
 
-// By a thread of a kernel: what its PE sends, in order behind its fences; and what it waits for.
+// By a thread of a kernel: what its PE sends, in order behind its fences; and what it waits for. A get's bytes come as those of a put do;
+// who is told that they are there has not acquired them.
 void send(const Put& put);
 void fence();
 void quiet();

@@ -4,6 +4,7 @@ mod exchange;
 mod gdr;
 mod load;
 mod ops;
+mod ucx;
 mod watchdog;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::library::Library;
 use crate::start::HINTS;
 pub(crate) use gdr::signals_work;
 use load::load;
+pub(crate) use ucx::gets_work;
 use watchdog::Watchdog;
 
 /// Places through which bytes outside the heap pass: as many blocks can have some on their way at once.
