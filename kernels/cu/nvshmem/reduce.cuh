@@ -31,7 +31,7 @@ using exchange::slot;
 constexpr u64 CUT = 256;
 
 // Rows of a block that lie no further apart are got together, with what lies between them: a message costs as much as so many bytes, or
-// more. (Over UCX and TCP on one machine 8 bytes take 15 us and 64 KiB twice that: `scale_out` in docs/BENCHMARKS.md. A NIC of 50 GB/s
+// more. (Over UCX and TCP on one machine 8 bytes take 38 us and 64 KiB 84 to 138: `scale_out` in docs/BENCHMARKS.md. A NIC of 50 GB/s
 // moves 8 KiB in 160 ns, for which a proxy would have to start 6 million messages a second.)
 constexpr u64 CLOSE = 8 * 1024;
 
