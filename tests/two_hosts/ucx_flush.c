@@ -3,12 +3,16 @@
 //   cc -O1 -I UCX/include ucx_flush.c -L UCX/lib -l:libucp.so.0 -l:libucs.so.0 -o ucx_flush
 //   ./ucx_flush TRANSPORTS [ROUNDS]          as in UCX_TLS: posix, or tcp,self
 //
-// The exit status is 1 if a word was not there. Over shared memory (posix) that is so with UCX 1.19 to 1.22: a get that waits for room in
-// the peer's queue is not among what the flush waits for, and shared memory itself has nothing outstanding. It happens the more often,
-// the shorter the queue is (UCX_POSIX_FIFO_SIZE). TCP counts what it has not sent. So made-up hosts meet over TCP (ucx_by_settings.c).
+// The exit status is 1 if a word was not there, 2 if something else is wrong. UCX says of the flush that what was asked for before it is
+// complete behind it, "both at the origin and at the target". Over shared memory (posix, sysv) it is not, with UCX 1.13 and 1.19 to 1.22:
+// a get that waits for room in the peer's queue is not among what the flush waits for, and shared memory itself has nothing outstanding.
+// It happens the more often, the shorter the queue is (UCX_POSIX_FIFO_SIZE). TCP counts what it has not sent. So made-up hosts meet over
+// TCP (ucx_by_settings.c).
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <ucp/api/ucp.h>
@@ -56,8 +60,8 @@ static void all(ssize_t (*move)(int, void *, size_t), int fd, void *what, size_t
   }
 }
 
-// One process: 1 if a word was not there.
-static int run(int me, int fd, const char *transports, int rounds) {
+// One process: it exits with 1 if a word was not there.
+static void run(int me, int fd, const char *transports, int rounds) {
   ucp_config_t *config;
   check("ucp_config_read", ucp_config_read(NULL, NULL, &config));
   check("ucp_config_modify", ucp_config_modify(config, "TLS", transports));
@@ -114,25 +118,40 @@ static int run(int me, int fd, const char *transports, int rounds) {
   // Serves the other one until it has ended, too, and has what was under way.
   char end = 1;
   if (write(fd, &end, 1) != 1) exit(2);
-  while (recv(fd, &end, 1, MSG_DONTWAIT) != 1) ucp_worker_progress(worker);
+  for (ssize_t got_end; (got_end = recv(fd, &end, 1, MSG_DONTWAIT)) != 1; ucp_worker_progress(worker))
+    if (got_end == 0) exit(2);
   for (int k = 0; k < 100000; k++) ucp_worker_progress(worker);
   _exit(missing != 0);
+}
+
+// A process of this program, and what ends it with its parent: without a peer it would flush for ever.
+static pid_t start(int me, int fd, int other, const char *transports, int rounds) {
+  pid_t parent = getpid(), pid = fork();
+  if (pid != 0) return pid;
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(2);
+  close(other);
+  run(me, fd, transports, rounds);
+  _exit(2);
 }
 
 int main(int argc, char **argv) {
   int ends[2], status = 0, rounds = argc > 2 ? atoi(argv[2]) : 60;
   if (argc < 2 || rounds < 1) return fprintf(stderr, "usage: ucx_flush TRANSPORTS [ROUNDS]\n"), 2;
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) return perror("socketpair"), 2;
-  pid_t other = fork();
-  if (other == 0) {
-    close(ends[0]);
-    run(1, ends[1], argv[1], rounds);
+  pid_t pids[2];
+  for (int me = 0; me < 2; me++) pids[me] = start(me, ends[me], ends[!me], argv[1], rounds);
+  close(ends[0]), close(ends[1]);
+  if (pids[0] < 0 || pids[1] < 0) return perror("fork"), 2;
+  for (int k = 0, one; k < 2; k++) {
+    pid_t pid = wait(&one);
+    if (pid < 0) return perror("wait"), 2;
+    if (WIFEXITED(one) && WEXITSTATUS(one) < 2) {
+      if (status == 0) status = WEXITSTATUS(one);
+      continue;
+    }
+    // The other one cannot end without it.
+    if (k == 0) kill(pids[pid == pids[0]], SIGKILL);
+    status = 2;
   }
-  close(ends[1]);
-  pid_t self = fork();
-  if (self == 0) run(0, ends[0], argv[1], rounds);
-  close(ends[0]);
-  for (int k = 0, one; k < 2; k++)
-    if (wait(&one) > 0 && one != 0) status = WIFEXITED(one) && WEXITSTATUS(one) == 1 && status != 2 ? 1 : 2;
   return status;
 }
