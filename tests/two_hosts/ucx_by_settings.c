@@ -1,7 +1,8 @@
 // Stands in for one function of UCX, loaded before it: with this, UCX_TLS says over what PEs of made-up hosts meet.
 //
-// NVSHMEM's transport names UCX's transports itself, whatever UCX_TLS says: shared memory, and InfiniBand. On a machine without a NIC the
-// hosts would then have one memory between them, and nothing of a network. Nor is a get of it to be relied on: ucx_flush.c.
+// NVSHMEM 3.4 to 3.7 names UCX's transports itself, whatever UCX_TLS says: shared memory, and InfiniBand. (3.8 does where UCX_TLS is not
+// set.) On a machine without a NIC the hosts would then have one memory between them, and nothing of a network. Nor is a get of it to be
+// relied on: ucx_flush.c.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <string.h>
