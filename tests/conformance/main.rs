@@ -2,7 +2,7 @@
 //!
 //! The binary executes itself again as the PEs of a job. One group of processes runs the cases of a configuration one
 //! after the other; what a case needs beside that (a setting, a world that it may end) gets a group of its own. Two of the host
-//! backend's configurations run at a time.
+//! backend's configurations run at a time. Cases of the bootstrap's exchanges run with 12 PEs there, too, which exchange along a tree.
 //!
 //! ```text
 //! cargo test --test conformance                        everything

@@ -8,9 +8,9 @@ use symm::{DType, Error, Result, Team};
 use crate::harness::{Case, Ctx, Outcome, Stop, ensure, ensure_eq, ensure_err};
 
 pub(super) const CASES: &[Case] = &[
-    Case::new("calls::others_than_the_rest", others_than_the_rest).pes(2),
-    Case::new("calls::finalize_for_a_rendezvous", finalize_for_a_rendezvous).pes(2).own(&[]),
-    Case::new("calls::a_split_for_finalize", a_split_for_finalize).pes(2).own(&[]),
+    Case::new("calls::others_than_the_rest", others_than_the_rest).pes(2).tree(),
+    Case::new("calls::finalize_for_a_rendezvous", finalize_for_a_rendezvous).pes(2).tree().own(&[]),
+    Case::new("calls::a_split_for_finalize", a_split_for_finalize).pes(2).tree().own(&[]),
 ];
 
 /// A call, and its first step as errors have it.

@@ -98,6 +98,9 @@ pub(crate) struct Case {
     pub(crate) needs: Capabilities,
     /// Fewest PEs that it makes sense with.
     pub(crate) min_pes: usize,
+    /// Whether it runs with so many PEs, too, that the bootstrap's exchanges go along a tree: on the host backend, unless the
+    /// command line says how many PEs.
+    pub(crate) tree: bool,
     /// Environment of the group that it gets for itself; `None`: it shares one.
     pub(crate) own: Option<&'static [(&'static str, &'static str)]>,
     /// Whether the PE with the highest number ends without a goodbye after the case.
@@ -111,11 +114,15 @@ pub(crate) struct Case {
 impl Case {
     pub(crate) const fn new(name: &'static str, run: fn(&Ctx) -> Outcome) -> Self {
         let (needs, limit) = (Capabilities::empty(), Duration::from_secs(30));
-        Case { name, needs, min_pes: 1, own: None, dies: false, limit, run }
+        Case { name, needs, min_pes: 1, tree: false, own: None, dies: false, limit, run }
     }
 
     pub(crate) const fn pes(self, min_pes: usize) -> Self {
         Case { min_pes, ..self }
+    }
+
+    pub(crate) const fn tree(self) -> Self {
+        Case { tree: true, ..self }
     }
 
     pub(crate) const fn needs(self, needs: Capabilities) -> Self {

@@ -121,7 +121,8 @@ fn run_configurations(cases: &[Case], selection: &Selection) -> Report {
 
 fn run_configuration(cases: &[Case], c: &Configuration, selection: &Selection, report: &mut Report) {
     let full = |case: &Case| format!("{c}/{}", case.name);
-    let mut chosen: Vec<usize> = (0..cases.len()).filter(|i| selection.takes(&full(&cases[*i]))).collect();
+    let takes = |case: &Case| c.has(case) && selection.takes(&full(case));
+    let mut chosen: Vec<usize> = (0..cases.len()).filter(|i| takes(&cases[*i])).collect();
     // Cases with a group of their own come last, so that one group runs at a time: NVIDIA MPS serves so many clients, and NVSHMEM's
     // jobs of one host meet in memory of one name.
     chosen.sort_by_key(|i| cases[*i].own.is_some());
@@ -202,7 +203,7 @@ fn end(c: &Configuration, group: Group, required: bool, report: &mut Report) {
 pub(crate) fn run_all(cases: &[Case], selection: &Selection) -> ExitCode {
     if selection.list {
         for c in selection.configurations() {
-            let names = cases.iter().map(|case| format!("{c}/{}", case.name));
+            let names = cases.iter().filter(|case| c.has(case)).map(|case| format!("{c}/{}", case.name));
             names.filter(|n| selection.takes(n)).for_each(|n| say(&format!("{n}: test")));
         }
         return ExitCode::SUCCESS;

@@ -1,5 +1,11 @@
 //! What to run: the command line, which also takes what `cargo test` passes to every test binary.
 
+use super::Case;
+
+/// PEs of a world that meets along a tree, as every team of more than 8 does (`symm-core/src/bootstrap/group.rs`). With 12 the last PE is
+/// three steps from the root; with 9 it would be one.
+const TREE: usize = 12;
+
 /// One backend at one reach with one number of PEs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Configuration {
@@ -8,6 +14,15 @@ pub(crate) struct Configuration {
     pub(crate) n_pes: usize,
     /// What starts the PEs, if not this suite: a command that takes `-n N PROGRAM`.
     pub(crate) launcher: Option<String>,
+    /// Made for the cases that also run along a [`TREE`], and for no others.
+    tree: bool,
+}
+
+impl Configuration {
+    /// Whether a case belongs to it.
+    pub(crate) fn has(&self, case: &Case) -> bool {
+        case.tree || !self.tree
+    }
 }
 
 impl std::fmt::Display for Configuration {
@@ -32,6 +47,8 @@ pub(crate) struct Selection {
     backends: Vec<String>,
     nodes: Vec<u32>,
     pes: Vec<usize>,
+    /// Whether cases that also run along a tree do: not where the command line says how many PEs.
+    tree: bool,
     launcher: Option<String>,
     /// Backends whose skipped cases are failures (`SYMM_REQUIRE`).
     required: Vec<String>,
@@ -56,6 +73,7 @@ impl Selection {
             backends: ["host", "cuda", "nvshmem"].map(str::to_owned).to_vec(),
             nodes: vec![1, 2],
             pes: vec![1, 2, 3, 4, 8],
+            tree: true,
             launcher: None,
             required: required.split(',').map(|b| b.trim().to_owned()).filter(|b| !b.is_empty()).collect(),
         };
@@ -67,7 +85,7 @@ impl Selection {
             };
             let mut value = || inline.clone().or_else(|| args.next()).ok_or(format!("{flag} needs a value"));
             match flag.as_str() {
-                "--pes" => s.pes = numbers(&flag, &value()?)?,
+                "--pes" => (s.pes, s.tree) = (numbers(&flag, &value()?)?, false),
                 "--nodes" => s.nodes = numbers(&flag, &value()?)?,
                 "--backend" => s.backends = value()?.split(',').map(str::to_owned).collect(),
                 "--launcher" => s.launcher = Some(value()?),
@@ -117,9 +135,11 @@ impl Selection {
             let network = backend == "nvshmem" && std::env::var_os(super::group::ENTER).is_some();
             let reaches = self.nodes.iter().filter(|n| **n == 1 || backend == "host" || network);
             for nodes in reaches {
-                for n_pes in &self.pes {
+                // Every backend meets over the same bootstrap, and the host's has PEs enough on any machine.
+                let tree = (self.tree && backend == "host").then_some((TREE, true));
+                for (n_pes, tree) in self.pes.iter().map(|n| (*n, false)).chain(tree) {
                     let (backend, launcher) = (backend.clone(), self.launcher.clone());
-                    all.push(Configuration { backend, nodes: *nodes, n_pes: *n_pes, launcher });
+                    all.push(Configuration { backend, nodes: *nodes, n_pes, launcher, tree });
                 }
             }
         }
