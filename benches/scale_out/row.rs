@@ -92,11 +92,11 @@ fn network(backend: &str) -> String {
     }
     let set = |name| std::env::var(name).ok().filter(|v| !v.is_empty());
     let transport = set("NVSHMEM_REMOTE_TRANSPORT").unwrap_or_else(|| "its default transport".to_owned());
-    // Which NVSHMEM may have chosen, whatever is set.
-    let shared = std::fs::read_to_string("/proc/self/maps").is_ok_and(|maps| maps.contains("ucx_shm_"));
-    let over = if shared { Some("shared memory".to_owned()) } else { set("UCX_TLS") };
-    let below = over.filter(|_| transport == "ucx").map(|t| format!(" ({t})")).unwrap_or_default();
+    // Elsewhere NVSHMEM may have chosen something else (before 3.8).
+    let made_up = set("SYMM_MADE_UP_HOSTS").is_some();
+    let over = set("UCX_TLS").filter(|_| made_up && transport == "ucx");
+    let below = over.map(|t| format!(" ({t})")).unwrap_or_default();
     let heap = set("NVSHMEM_HEAP_KIND").map(|k| format!(", heap {k}")).unwrap_or_default();
-    let made_up = if set("SYMM_MADE_UP_HOSTS").is_some() { ", made-up hosts of one machine" } else { "" };
+    let made_up = if made_up { ", made-up hosts of one machine" } else { "" };
     format!("NVSHMEM {transport}{below}{heap}{made_up}")
 }
