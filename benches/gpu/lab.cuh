@@ -1,4 +1,4 @@
-// What the programs that run kernels without the library around them share (steps.cu, sums.cu).
+// What the programs that run kernels without the library around them share (steps.cu, sums.cu, latency.cu).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "../../kernels/tests/layout.h"
 #include "symm/exchange.cuh"
 #include "symm/params.cuh"
 #include "symm/status.cuh"
@@ -34,23 +35,6 @@ __global__ void meet(unsigned* here, unsigned pes) {
   atomicAdd_system(here, 1);
   while (*(volatile unsigned*)here < pes) {}
 }
-
-u64 up(u64 value, u64 to) { return (value + to - 1) / to * to; }
-
-// As symm_core::layout::ContextLayout, without room for pushed elements.
-struct ContextLayout {
-  u64 arrival = 128, done, gathered, aborted, notes, pushed, slots, slot_bytes, end;
-  explicit ContextLayout(unsigned pes) {
-    done = up(arrival + 8 * pes, 64);
-    gathered = up(done + 8 * pes, 64);
-    aborted = up(gathered + 8 * pes, 64);
-    notes = up(aborted + 16 * pes, 256);
-    pushed = notes + 2 * pes * NOTE_BYTES;
-    slots = up(pushed + 8 * pes * MAX_PUSHERS, 256);
-    slot_bytes = up(sizeof(Header) + 8 * MAX_SPLITS, 64);
-    end = slots + 2 * pes * slot_bytes;
-  }
-};
 
 template <typename T>
 T* zeros(u64 count) {

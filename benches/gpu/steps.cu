@@ -50,7 +50,7 @@ struct World {
 
   u64 out_rows() const { return (u64)pes * rows + EXPERTS; }
 
-  World(unsigned pes, unsigned tokens, const char* image) : pes(pes), rows(tokens * TOP_K), layout(pes), all(pes) {
+  World(unsigned pes, unsigned tokens, const char* image) : pes(pes), rows(tokens * TOP_K), layout(pes, MAX_SPLITS), all(pes) {
     int devices;
     CHECK(cudaGetDeviceCount(&devices));
     devices = std::min(devices, (int)pes);
@@ -74,7 +74,7 @@ struct World {
     CHECK(cudaStreamCreateWithFlags(&q.stream, cudaStreamNonBlocking));
     CHECK(cudaEventCreate(&q.begin));
     CHECK(cudaEventCreate(&q.end));
-    q.context = zeros<char>(layout.end), q.out = zeros<char>(out_rows() * ROW), q.home = zeros<char>(rows * ROW);
+    q.context = zeros<char>(layout.bytes), q.out = zeros<char>(out_rows() * ROW), q.home = zeros<char>(rows * ROW);
     q.local = zeros<char>(sizeof(ContextLocal) + 8 * MAX_SPLITS), q.status = zeros<StatusRecord>(1), q.host_status = host_status(), q.record = zeros<LaunchRecord>(1);
     q.there = zeros<long long>(2 * EXPERTS), q.back = zeros<long long>(2 * EXPERTS), q.trace = zeros<long long>(STEPS * 256);
     q.counts.assign(EXPERTS, 0);

@@ -31,17 +31,6 @@ struct Line {
   bool in_place() const { return form == FORM_TWO_SHOT_ALL_REDUCE; }
 };
 
-// With room for pushed elements.
-struct Layout : ContextLayout {
-  u64 room, room_bytes, bytes;
-  explicit Layout(u64 elements) : ContextLayout(PES) {
-    room = up(end, 256);
-    // More than any cut of the elements takes.
-    room_bytes = up(elements / 3 * 4 + 65536, 256);
-    bytes = room + 2 * room_bytes;
-  }
-};
-
 // A PE's memory, and its stream.
 struct Pe {
   cudaStream_t stream;
@@ -55,7 +44,7 @@ struct Pe {
   cudaGraphExec_t graph;
 };
 
-void prepare(Pe& q, unsigned rank, const Line& line, const Layout& layout) {
+void prepare(Pe& q, unsigned rank, const Line& line, const ContextLayout& layout) {
   CHECK(cudaSetDevice(rank));
   CHECK(cudaStreamCreateWithFlags(&q.stream, cudaStreamNonBlocking));
   CHECK(cudaEventCreate(&q.begin));
@@ -74,7 +63,7 @@ void prepare(Pe& q, unsigned rank, const Line& line, const Layout& layout) {
     q.trace = nullptr;
 }
 
-PushedParams params(const std::vector<Pe>& all, unsigned rank, const Line& line, const Layout& layout) {
+PushedParams params(const std::vector<Pe>& all, unsigned rank, const Line& line, const ContextLayout& layout) {
   const Pe& q = all[rank];
   PushedParams a;
   memset(&a, 0, sizeof a);
@@ -201,7 +190,8 @@ int main() {
       fprintf(stderr, "a line is FATBIN KERNEL FORM BYTES BLOCKS THREADS PIECES ROOMS\n");
       return 2;
     }
-    const Layout layout(line.bytes);
+    // Room for more than any cut of the elements takes.
+    const ContextLayout layout(PES, MAX_SPLITS, line.bytes / 3 * 4 + 65536);
     std::vector<Pe> all(PES);
     for (unsigned r = 0; r < PES; r++) prepare(all[r], r, line, layout);
     for (unsigned r = 0; r < PES; r++) {

@@ -14,6 +14,7 @@ use std::sync::LazyLock;
 mod acquires;
 
 use acquires::{ACQUIRES, RELEASES};
+use symm_core::layout::{ContextLayout, ContextRoom};
 
 /// What an acquire left out does.
 enum Found {
@@ -353,6 +354,32 @@ fn whoever_learns_of_something_finds_what_came_before() {
 #[test]
 fn users_kernels_find_what_they_have_waited_for() {
     passes(&USERS, 6);
+}
+
+/// `layout.h`, which the programs of `benches/gpu` have, too.
+#[test]
+fn programs_lay_contexts_out_as_the_library_does() {
+    if !has_compiler() {
+        return;
+    }
+    let mut unit = String::from("#include \"../layout.h\"\nusing namespace symm;\n");
+    macro_rules! equal {
+        ($of:expr, $layout:expr, $($field:ident)*) => {
+            $(unit += &format!("static_assert({}.{} == {});\n", $of, stringify!($field), $layout.$field);)*
+        };
+    }
+    for (parity, shared) in [(0, 0), (0, 256), (1664, 0), (5000, 7000)] {
+        let room = ContextRoom { parity, shared };
+        for (ranks, max_splits) in [(1, 1024), (2, 1024), (3, 0), (5, 1), (8, 1027), (9, 64), (128, 4096)] {
+            let layout = ContextLayout::new(ranks, max_splits).with_room(room);
+            let of = format!("ContextLayout({ranks}, {max_splits}, {parity}, {shared})");
+            equal!(of, layout, arrival done gathered aborted notes pushed slots slot_bytes);
+            equal!(of, layout, room room_bytes shared_room bytes);
+        }
+    }
+    let source = FOLDER.join("layout.cpp");
+    fs::write(&source, unit).expect("the folder should be writable");
+    checked(&mut compile(&FOLDER, &source, &source.with_extension("o")));
 }
 
 #[test]

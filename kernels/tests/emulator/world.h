@@ -1,6 +1,7 @@
 // PEs of one process: their contexts, buffers and status records.
 #pragma once
 
+#include "../layout.h"
 #include "symm/exchange.cuh"
 #include "symm/params.cuh"
 #include "symm/status.cuh"
@@ -18,33 +19,14 @@ struct Pe {
   StatusRecord device{}, host{};
 };
 
-// Offsets of a context, as symm_core::layout::ContextLayout has them.
-struct Layout {
-  u64 arrival = 128, done, gathered, aborted, notes, pushed, slots, slot_bytes, room, room_bytes, shared_room, bytes;
-
-  Layout(unsigned ranks, u64 max_splits, u64 room_bytes) : room_bytes(room_bytes) {
-    const auto up = [](u64 value, u64 to) { return (value + to - 1) / to * to; };
-    done = up(arrival + 8 * ranks, 64);
-    gathered = up(done + 8 * ranks, 64);
-    aborted = up(gathered + 8 * ranks, 64);
-    notes = up(aborted + 16 * ranks, 256);
-    pushed = notes + 2 * ranks * NOTE_BYTES;
-    slots = up(pushed + 8 * ranks * MAX_PUSHERS, 256);
-    slot_bytes = up(sizeof(Header) + 8 * max_splits, 64);
-    room = up(slots + 2 * ranks * slot_bytes, 256);
-    // As much for all epochs together as for one parity.
-    shared_room = room + 2 * room_bytes;
-    bytes = shared_room + room_bytes;
-  }
-};
-
 struct World {
   unsigned ranks;
-  Layout layout;
+  ContextLayout layout;
   std::vector<Pe> pe;
 
   World(unsigned ranks, u64 max_splits, size_t out_bytes, u64 room_bytes = 0)
-      : ranks(ranks), layout(ranks, max_splits, room_bytes), pe(ranks) {
+      // As much for all epochs together as for one parity.
+      : ranks(ranks), layout(ranks, max_splits, room_bytes, room_bytes), pe(ranks) {
     for (Pe& q : pe) {
       q.context.assign(layout.bytes / 8, 0);
       q.local.assign(sizeof(ContextLocal) / 8 + max_splits, 0);
