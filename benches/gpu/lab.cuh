@@ -53,7 +53,8 @@ T* copied(const std::vector<T>& values) {
 
 // The host's copy of a team's status, in host memory as the library has it: what a wait takes that looks there is to show here, too.
 inline StatusRecord* host_status() {
-  void* at;
+  void* at = nullptr;
   CHECK(cudaHostAlloc(&at, sizeof(StatusRecord), cudaHostAllocPortable | cudaHostAllocMapped));
-  return (StatusRecord*)memset(at, 0, sizeof(StatusRecord));
+  memset(at, 0, sizeof(StatusRecord));
+  return (StatusRecord*)at;
 }

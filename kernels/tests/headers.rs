@@ -1,5 +1,5 @@
 //! The public headers under nvcc: each compiles alone, two relocatable units that use them link, and so does every kernel of users'
-//! that the repository has. Without nvcc (`NVCC`, `CUDA_HOME`, `PATH`) there is nothing to test, unless `SYMM_REQUIRE` has nvcc.
+//! that the repository has; programs of the benches compile, too. Without nvcc (`NVCC`, `CUDA_HOME`, `PATH`) there is nothing to test, unless `SYMM_REQUIRE` has nvcc.
 
 use std::env;
 use std::fs;
@@ -19,6 +19,9 @@ const USERS: [&str; 5] = [
     "tests/stress/check.cu",
     "kernels/tests/headers/everything.cu",
 ];
+
+/// Programs with hosts of their own, from the repository's root.
+const PROGRAMS: [&str; 3] = ["benches/gpu/latency.cu", "benches/gpu/steps.cu", "benches/gpu/sums.cu"];
 
 /// The compiler: `NVCC` as given, else below `CUDA_HOME`, else from `PATH`.
 fn nvcc() -> Option<PathBuf> {
@@ -54,14 +57,20 @@ fn compile(nvcc: &Path, source: &Path, object: &Path) -> Result<(), String> {
     run(command.arg(source).arg("-o").arg(object))
 }
 
-#[test]
-fn headers_compile_alone_and_link_together() {
-    let Some(nvcc) = nvcc() else {
+/// The compiler, or `None`, said, where there is none and none is required.
+fn nvcc_or_skipped() -> Option<PathBuf> {
+    let found = nvcc();
+    if found.is_none() {
         let why = "no nvcc (NVCC, CUDA_HOME, PATH)";
         assert!(!env::var("SYMM_REQUIRE").is_ok_and(|r| r.split(',').any(|name| name == "nvcc")), "{why}");
         eprintln!("skipped: {why}");
-        return;
-    };
+    }
+    found
+}
+
+#[test]
+fn headers_compile_alone_and_link_together() {
+    let Some(nvcc) = nvcc_or_skipped() else { return };
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("headers");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("the target folder should be writable");
@@ -100,5 +109,19 @@ fn headers_compile_alone_and_link_together() {
         link.arg("-dlink").arg("-gencode").arg(format!("arch=compute_{arch},code=sm_{arch}"));
         link.args(&objects).arg("-o").arg(folder.join(format!("linked-{arch}.o")));
         run(&mut link).unwrap_or_else(|why| panic!("{why}"));
+    }
+}
+
+#[test]
+fn programs_of_the_benches_compile() {
+    let Some(nvcc) = nvcc_or_skipped() else { return };
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    for program in PROGRAMS {
+        let object = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(Path::new(program).with_extension("o").file_name().expect("a file"));
+        let mut command = Command::new(&nvcc);
+        command.args(["-c", "-std=c++17", "-arch=sm_90", "-Xcompiler", "-Wall", "-Werror", "all-warnings"]);
+        command.arg(concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include"));
+        run(command.arg(root.join(program)).arg("-o").arg(object)).unwrap_or_else(|why| panic!("{why}"));
     }
 }
