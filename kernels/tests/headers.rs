@@ -1,5 +1,6 @@
 //! The public headers under nvcc: each compiles alone, two relocatable units that use them link, and so does every kernel of users'
-//! that the repository has; programs of the benches compile, too. Without nvcc (`NVCC`, `CUDA_HOME`, `PATH`) there is nothing to test, unless `SYMM_REQUIRE` has nvcc.
+//! that the repository has; programs of the benches compile, too. Without nvcc (`NVCC`, `CUDA_HOME`, `PATH`) there is nothing to test,
+//! unless `SYMM_REQUIRE` has nvcc.
 
 use std::env;
 use std::fs;

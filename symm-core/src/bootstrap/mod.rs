@@ -33,8 +33,8 @@ use crate::pe::Pe;
 /// How long a PE whose start or end failed stays where others can reach it.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// Gives up a start or an end (`what`) that failed on this PE with `error`. Most such errors are met by all PEs alike, each at its own time: one
-/// that left at once would be what the others report, instead of the cause.
+/// Gives up a start or an end (`what`) that failed on this PE with `error`. Most such errors are met by all PEs alike, each at its
+/// own time: one that left at once would be what the others report, instead of the cause.
 pub(crate) fn give_up(boot: &dyn Bootstrap, what: &str, error: &Error) {
     let own = matches!(error, Error::System { .. } | Error::Setting { .. } | Error::InvalidArgument { .. });
     if !own {

@@ -367,7 +367,8 @@ impl<B: Backend> World<B> {
     ///
     /// # Errors
     /// [`Error::Timeout`] or [`Error::PeerFailed`] if not everybody came, [`Error::Bootstrap`] if a PE made another call of the
-    /// world's team instead (where PEs are threads of one process, a timeout that names it); the world is closed all the same, and PEs that did not come get [`Error::PeerFailed`] for this one.
+    /// world's team instead (where PEs are threads of one process, a timeout that names it); the world is closed all the same, and PEs
+    /// that did not come get [`Error::PeerFailed`] for this one.
     #[doc(alias("nvshmem_finalize", "MPI_Finalize"))]
     pub fn finalize(&self) -> Result<()> {
         if self.inner.finalized.swap(true, Ordering::AcqRel) {
